@@ -1,0 +1,45 @@
+"""What every test shares: a kernel cache of its own, and the list of the chapters that were run."""
+
+import os
+import shutil
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+_CACHE = "NUMBA_CACHE_DIR"
+
+
+def pytest_configure(config):
+    # Numba's cache knows a kernel's own file, not the files of the kernels that it calls: an old
+    # cache could hide a mistake. Workers and notebook kernels inherit the variable.
+    if not hasattr(config, "workerinput"):
+        config.kernel_cache = os.environ[_CACHE] = tempfile.mkdtemp(prefix="left-context-")
+    # A test never opens a window, and never writes to the reader's folders.
+    os.environ["MPLBACKEND"] = "agg"
+
+
+def pytest_unconfigure(config):
+    if cache := getattr(config, "kernel_cache", None):
+        shutil.rmtree(cache, ignore_errors=True)
+
+
+def pytest_terminal_summary(terminalreporter):
+    cells, failed = Counter(), Counter()
+    for outcome in ("passed", "failed", "error"):
+        for report in terminalreporter.stats.get(outcome, []):
+            path = getattr(report, "nodeid", "").split("::")[0]
+            if path.endswith(".ipynb"):
+                cells[path] += 1
+                failed[path] += outcome != "passed"
+    if cells:
+        terminalreporter.section("notebooks run, cell by cell")
+        for path in sorted(cells):
+            verdict = f"{failed[path]} FAILED" if failed[path] else "all as stored"
+            terminalreporter.write_line(f"{path}: {cells[path]} cells, {verdict}")
+
+
+@pytest.fixture(scope="session")
+def root():
+    return Path(__file__).parent

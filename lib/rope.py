@@ -1,0 +1,81 @@
+"""Rotary positions: a query and a key are turned by angles that grow with their positions.
+
+Su et al. 2021, section 3.2.2. The dot product of two turned vectors depends on the distance of
+their positions alone.
+"""
+
+import numpy as np
+
+from lib import reference
+from lib.arguments import as_float32, positive
+from lib.errors import CourseError
+from lib.jit import NUMBA, kernel
+
+
+@kernel
+def _rotate(X, cos, sin, step, gap, out):
+    """Turn pair k of every head: (n, H, d_head), (n, d_head / 2) -> (n, H, d_head).
+
+    Pair k is made of the coordinates k·step and k·step + gap.
+    """
+    n, H, d_head = X.shape
+    for i in range(n):
+        for h in range(H):
+            for k in range(d_head // 2):
+                a, b = k * step, k * step + gap
+                x, y = X[i, h, a], X[i, h, b]
+                out[i, h, a] = x * cos[i, k] - y * sin[i, k]
+                out[i, h, b] = x * sin[i, k] + y * cos[i, k]
+
+
+def rope(X, positions, base=10000.0, pairing="interleaved"):
+    """Rotate the pairs of each row by angle position · base^(−2k / d_head).
+
+    Parameters
+    ----------
+    X : array_like, (n, d_head) or (n, …, d_head)
+        Queries or keys; the first axis runs over tokens. d_head is even.
+    positions : array_like of int, (n,)
+        The position of each token in the text, from 0.
+    base : float
+        10000 in the paper; real models choose larger ones.
+    pairing : {"interleaved", "halves"}
+        Which coordinates form a pair: (0, 1), (2, 3) … or (0, d_head/2), (1, d_head/2 + 1) …
+        A model's weights fit one of the two; Llama files in GGUF form are interleaved.
+
+    Returns
+    -------
+    ndarray, float32, same shape as X
+
+    Raises
+    ------
+    CourseError
+        An odd width, positions that are not counting numbers, an unknown pairing, NaN or infinity.
+    """
+    X = as_float32("X", X, ("n", "d_head") if np.ndim(X) < 3 else ("…", "n", "H", "d_head"))
+    positions = _positions(positions, len(X))
+    base = positive("base", base)
+    d_head = X.shape[-1]
+    if d_head % 2:
+        raise CourseError(f"X should have rows of even width; their width is {d_head}")
+    steps = {"interleaved": (2, 1), "halves": (1, d_head // 2)}
+    if pairing not in steps:
+        raise CourseError(f"pairing should be interleaved or halves; it is {pairing!r}")
+    if not NUMBA:
+        return reference.rope(X, positions, base, pairing).astype(np.float32)
+    angles = reference.rope_angles(positions, d_head, base)
+    cos, sin = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+    out = np.empty_like(X)
+    heads = (len(X), -1, d_head)
+    _rotate(X.reshape(heads), cos, sin, *steps[pairing], out.reshape(heads))
+    return out
+
+
+def _positions(positions, n):
+    positions = np.asarray(positions)
+    if positions.shape != (n,) or positions.dtype.kind not in "iu" or positions.min() < 0:
+        raise CourseError(
+            f"positions should be {n} integers of at least 0, one for each row of X; "
+            f"they are {positions.tolist()!r}"
+        )
+    return positions
