@@ -16,8 +16,6 @@ def pytest_configure(config):
     # cache could hide a mistake. Workers and notebook kernels inherit the variable.
     if not hasattr(config, "workerinput"):
         config.kernel_cache = os.environ[_CACHE] = tempfile.mkdtemp(prefix="left-context-")
-    # A test never opens a window, and never writes to the reader's folders.
-    os.environ["MPLBACKEND"] = "agg"
 
 
 def pytest_unconfigure(config):

@@ -107,7 +107,7 @@ def _check_shape(name, array, shape):
         raise CourseError(f"{name} should have shape {_spell(shape)}; it has shape {array.shape}")
     if 0 in array.shape:
         raise CourseError(
-            f"{name} should have shape {_spell(shape)} with no axis of size 0; "
+            f"{name} should have shape {_spell(shape)}, every size at least 1; "
             f"it has shape {array.shape}"
         )
 
