@@ -1,0 +1,1 @@
+"""What the chapters show: the running example, instruments, figures and widgets."""

@@ -1,0 +1,186 @@
+"""The one style of all figures, and the forms that most of them have.
+
+Figures stand on a white card, so that they read the same on a light and on a dark page. Colours are
+those of Okabe and Ito (2008), which colour-blind readers can tell apart; what a colour says, a
+label, a marker or a number says as well.
+"""
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+
+INK, FAINT = "#222222", "#9a9a9a"
+
+# One meaning for one colour, in every chapter.
+COLOURS = {
+    "query": "#D55E00",
+    "key": "#0072B2",
+    "value": "#009E73",
+    "attention": "#0072B2",
+    "ffn": "#E69F00",
+    "out": "#CC79A7",
+    "plain": "#56B4E9",
+}
+CYCLE = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"]
+MARKERS = ["o", "s", "^", "D", "v", "P"]
+
+STYLE = {
+    "figure.dpi": 120,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "figure.constrained_layout.use": True,
+    "font.family": "DejaVu Sans",
+    "font.size": 10.5,
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.prop_cycle": mpl.cycler(color=CYCLE),
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "grid.color": "#e4e4e4",
+    "legend.frameon": False,
+    "image.interpolation": "nearest",
+}
+
+
+def panels(columns=1, rows=1, *, width=7.2, height=3.0, **options):
+    """Return a figure in the course's style and its axes, as `matplotlib.pyplot.subplots` does.
+
+    ``height`` is that of one row, in inches. The figure is taken off pyplot's list: a notebook
+    shows it once, as the value of its cell.
+    """
+    with mpl.rc_context(STYLE):
+        figure, axes = plt.subplots(rows, columns, figsize=(width, height * rows), **options)
+    plt.close(figure)
+    return figure, axes
+
+
+def styled(draw):
+    """Let a drawing function run in the course's style."""
+
+    def drawn(*arguments, **options):
+        with mpl.rc_context(STYLE):
+            return draw(*arguments, **options)
+
+    drawn.__doc__, drawn.__name__, drawn.__wrapped__ = draw.__doc__, draw.__name__, draw
+    return drawn
+
+
+@styled
+def paint(axis, array, *, rows=None, columns=None, limit=None, numbers=True, form=None):
+    """Draw a matrix on an axis, (m, n), with the numbers in its cells, and return the image.
+
+    ``rows`` and ``columns`` label the two axes; ``form`` is a format such as ``".2f"``; ``limit`` is
+    the size at which the colour is full. Numbers of both signs are red and blue around a white
+    zero; numbers of one sign run from white to blue. What is NaN stays grey and has no number.
+    """
+    array = np.atleast_2d(np.asarray(array, np.float64))
+    signed = bool((array < 0).any())
+    limit = limit or max(float(np.nanmax(np.abs(array))), 1e-12)
+    colours = mpl.colormaps["RdBu_r" if signed else "Blues"].with_extremes(bad="#e8e8e8")
+    image = axis.imshow(array, cmap=colours, vmin=-limit if signed else 0, vmax=limit)
+    for spine in axis.spines.values():
+        spine.set_visible(False)
+    _label(axis.set_yticks, rows, array.shape[0])
+    _label(axis.set_xticks, columns, array.shape[1])
+    axis.tick_params(length=0)
+    if numbers:
+        known = array[np.isfinite(array)]
+        form = form or (".0f" if np.array_equal(known, np.round(known)) else ".2f")
+        size = 9 if array.shape[1] <= 8 else 7.5
+        for (i, j), value in np.ndenumerate(array):
+            if np.isfinite(value):
+                ink = "white" if abs(value) > 0.6 * limit else INK
+                text = format(value, form).replace("-", "−")
+                axis.text(j, i, text, ha="center", va="center", color=ink, size=size)
+    return image
+
+
+@styled
+def matrix(array, *, rows=None, columns=None, title="", ylabel="", xlabel="", bar="", **options):
+    """Draw one matrix, with a colour bar named ``bar`` if that is given."""
+    array = np.atleast_2d(array)
+    figure, axis = panels(width=min(7.2, 2.2 + 0.62 * array.shape[1]), height=_height(array))
+    image = paint(axis, array, rows=rows, columns=columns, **options)
+    axis.set(title=title, ylabel=ylabel, xlabel=xlabel)
+    if bar:
+        figure.colorbar(image, ax=axis, label=bar, shrink=0.8)
+    return figure
+
+
+@styled
+def matrices(named, *, rows=None, columns=None, **options):
+    """Draw matrices side by side: ``named`` maps a name to a vector or a matrix.
+
+    Each is titled with its name and shape. ``rows`` labels the rows of those that have as many.
+    """
+    arrays = {name: np.atleast_2d(array) for name, array in named.items()}
+    widths = [array.shape[1] + 1.2 for array in arrays.values()]
+    height = max(_height(array) for array in arrays.values())
+    figure, axes = panels(len(arrays), height=height, width=7.2, width_ratios=widths, squeeze=False)
+    for axis, (name, array) in zip(axes[0], arrays.items(), strict=True):
+        labels = rows if rows is not None and len(rows) == len(array) else None
+        paint(axis, array, rows=labels, columns=columns, **options)
+        axis.set_title(f"{name}  {tuple(int(k) for k in np.shape(named[name]))}", loc="center")
+    return figure
+
+
+@styled
+def bars(values, labels, *, title="", ylabel="", xlabel="", colour="plain", form=".2f"):
+    """Draw one bar for each value, with its number on top."""
+    figure, axis = panels(height=2.6, width=min(7.2, 1.6 + 0.85 * len(values)))
+    values = np.asarray(values, np.float64)
+    drawn = axis.bar(range(len(values)), values, color=COLOURS.get(colour, colour), width=0.7)
+    axis.bar_label(drawn, [format(v, form).replace("-", "−") for v in values], padding=2, size=9)
+    axis.axhline(0, color=INK, linewidth=0.8)
+    axis.set_xticks(range(len(labels)), labels)
+    axis.set(title=title, ylabel=ylabel, xlabel=xlabel)
+    axis.margins(y=0.15)
+    return figure
+
+
+@styled
+def lines(x, named, *, title="", xlabel="", ylabel="", log="", dashed=(), height=3.0):
+    """Draw lines over ``x``: ``named`` maps a label to the values.
+
+    ``log`` is ``"x"``, ``"y"`` or ``"xy"``. Those in ``dashed`` are predictions or limits, drawn
+    without markers.
+    """
+    figure, axis = panels(height=height)
+    for k, (label, y) in enumerate(named.items()):
+        plain = label in dashed
+        axis.plot(
+            x,
+            y,
+            label=label,
+            color=CYCLE[k % len(CYCLE)],
+            linestyle="--" if plain else "-",
+            marker="" if plain or len(x) > 40 else MARKERS[k % len(MARKERS)],
+            markersize=5,
+        )
+    if "x" in log:
+        axis.set_xscale("log", base=2)
+        axis.xaxis.set_major_formatter(mpl.ticker.FuncFormatter(lambda v, _: f"{v:g}"))
+    if "y" in log:
+        axis.set_yscale("log")
+    axis.set(title=title, xlabel=xlabel, ylabel=ylabel)
+    axis.grid(True)
+    axis.set_axisbelow(True)
+    if len(named) > 1:
+        axis.legend()
+    return figure
+
+
+def _height(array):
+    return 0.75 + 0.4 * len(array)
+
+
+def _label(setter, labels, count):
+    if labels is None:
+        setter([])
+    else:
+        setter(range(count), labels)

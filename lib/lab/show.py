@@ -1,0 +1,43 @@
+"""Small things that the chapters print: the source of a function, a table, a time."""
+
+import inspect
+import textwrap
+import time
+
+import numpy as np
+from IPython.display import Markdown
+
+from lib.jit import source_of
+
+
+def source(*functions):
+    """Show the source of functions and kernels, as they stand in the library."""
+    texts = [textwrap.dedent(inspect.getsource(source_of(function))) for function in functions]
+    return Markdown("```python\n" + "\n\n".join(text.rstrip() for text in texts) + "\n```")
+
+
+def table(header, rows):
+    """Show a table: ``header`` is a list of names, ``rows`` a list of lists.
+
+    Floats are shown with three decimals; format them beforehand to have them otherwise.
+    """
+    lines = [list(map(str, header)), ["---"] * len(header)]
+    lines += [[_cell(value) for value in row] for row in rows]
+    return Markdown("\n".join("| " + " | ".join(line) + " |" for line in lines))
+
+
+def median_seconds(call, repeats=20):
+    """Return the median time of ``call()`` in seconds, after one call to compile and warm up."""
+    call()
+    seconds = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - start)
+    return float(np.median(seconds))
+
+
+def _cell(value):
+    if isinstance(value, (float, np.floating)):
+        return f"{value:.3f}".replace("-", "−")
+    return str(value).replace("|", "\\|")

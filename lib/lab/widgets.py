@@ -1,0 +1,69 @@
+"""Controls above a picture. A widget only arranges what the figures draw and the probes compute."""
+
+import io
+
+import ipywidgets as widgets
+
+from lib.errors import CourseError
+
+
+def explorer(draw, **controls):
+    """Return controls above one picture, drawn anew whenever a control moves.
+
+    Parameters
+    ----------
+    draw : callable
+        ``draw(**values)`` returns a Matplotlib Figure.
+    controls : ipywidgets
+        One for each argument of ``draw``; each carries its own description.
+
+    Returns
+    -------
+    ipywidgets.VBox
+    """
+    picture = widgets.Image(format="png", layout=widgets.Layout(max_width="100%"))
+    message = widgets.HTML()
+
+    def redraw(_=None):
+        try:
+            picture.value = png(draw(**{name: c.value for name, c in controls.items()}))
+            message.value = ""
+        except CourseError as mistake:
+            message.value = str(mistake)
+
+    for control in controls.values():
+        control.observe(redraw, "value")
+    redraw()
+    return widgets.VBox([*controls.values(), message, picture])
+
+
+def slider(description, low, high, value, step=1):
+    """Return a slider over whole numbers, or over floats where the step is not whole."""
+    kind = widgets.IntSlider if isinstance(step, int) else widgets.FloatSlider
+    return kind(
+        value=value,
+        min=low,
+        max=high,
+        step=step,
+        description=description,
+        continuous_update=True,
+        style={"description_width": "initial"},
+        layout=widgets.Layout(width="28em"),
+    )
+
+
+def choice(description, options, value=None):
+    """Return a drop-down list; ``options`` is a list of labels or of (label, value) pairs."""
+    box = widgets.Dropdown(
+        options=options, description=description, style={"description_width": "initial"}
+    )
+    if value is not None:
+        box.value = value
+    return box
+
+
+def png(figure):
+    """Return the figure as the bytes of a PNG file."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png")
+    return buffer.getvalue()

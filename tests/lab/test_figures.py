@@ -1,0 +1,102 @@
+"""Figures: what they draw is what they were given, and the same picture twice is the same bytes."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgb
+
+from lib.lab import example, figures, widgets
+from lib.lab.figures import attention, base
+
+A = np.array([[1.0, -2.0, 0.5], [0.25, np.nan, 3.0]])
+
+
+def texts(axis):
+    return [text.get_text() for text in axis.texts]
+
+
+def test_a_matrix_carries_its_numbers_labels_and_names():
+    figure = figures.matrix(A, rows=["r", "s"], columns=["x", "y", "z"], title="A", bar="size")
+    axis = figure.axes[0]
+    assert texts(axis) == ["1.00", "−2.00", "0.50", "0.25", "3.00"]  # NaN stays without a number
+    assert [t.get_text() for t in axis.get_yticklabels()] == ["r", "s"]
+    assert [t.get_text() for t in axis.get_xticklabels()] == ["x", "y", "z"]
+    assert axis.get_title(loc="left") == "A"
+    assert figure.axes[1].get_ylabel() == "size"
+    np.testing.assert_array_equal(axis.images[0].get_array().filled(np.nan), A)
+
+
+def test_matrices_are_titled_with_their_shapes():
+    figure = figures.matrices({"q": np.arange(3), "K": A[:, :2]}, rows=["r", "s"])
+    titles = [axis.get_title(loc="center") for axis in figure.axes]
+    assert titles == ["q  (3,)", "K  (2, 2)"]
+
+
+def test_bars_and_lines_hold_their_values():
+    axis = figures.bars([0.5, -1.0], ["a", "b"], ylabel="y").axes[0]
+    assert [bar.get_height() for bar in axis.patches] == [0.5, -1.0]
+    assert texts(axis) == ["0.50", "−1.00"]
+    axis = figures.lines([1, 2, 4], {"f": [3, 4, 5], "g": [1, 1, 1]}, log="x", dashed={"g"}).axes[0]
+    np.testing.assert_array_equal(axis.lines[0].get_ydata(), [3, 4, 5])
+    assert [line.get_linestyle() for line in axis.lines] == ["-", "--"]
+    assert axis.get_xscale() == "log"
+    assert [t.get_text() for t in axis.get_legend().get_texts()] == ["f", "g"]
+
+
+def test_the_future_of_a_query_is_not_drawn_as_a_number():
+    axis = attention.weights_of_all(np.tri(3) / 3, ["a", "b", "c"]).axes[0]
+    assert len(axis.texts) == 6
+
+
+def test_the_hull_has_the_corners_and_no_inner_point():
+    square = np.array([[0, 0], [2, 0], [2, 2], [0, 2], [1, 1], [1, 0]], float)
+    assert sorted(attention._hull(square)) == [0, 1, 2, 3]
+
+
+def test_a_picture_is_the_same_bytes_twice():
+    V = example.X @ example.W_V
+    first, second = (
+        widgets.png(attention.among_the_values(V, V.mean(axis=0), example.TOKENS)) for _ in range(2)
+    )
+    assert first == second
+    assert first.startswith(b"\x89PNG")
+
+
+def test_figures_do_not_stay_open_and_stand_on_a_white_card():
+    figure = figures.bars([1.0], ["a"])
+    assert plt.get_fignums() == []
+    assert figure.get_facecolor() == (1.0, 1.0, 1.0, 1.0)
+
+
+def luminance(colour):
+    channels = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
+    return np.dot([0.2126, 0.7152, 0.0722], channels)
+
+
+@pytest.mark.parametrize("colour", [base.INK])
+def test_text_has_contrast_enough_on_the_card(colour):
+    assert 1.05 / (luminance(colour) + 0.05) > 7  # WCAG 2.1, level AAA
+
+
+def test_the_explorer_redraws_and_reports_mistakes_in_words():
+    from lib.errors import CourseError
+
+    drawn = []
+
+    def draw(k):
+        drawn.append(k)
+        if k == 3:
+            raise CourseError("k should not be 3; it is 3")
+        return figures.bars([k], ["k"])
+
+    slider = widgets.slider("k", 0, 5, 1)
+    box = widgets.explorer(draw, k=slider)
+    message, picture = box.children[-2:]
+    before = picture.value
+    slider.value = 2
+    assert drawn == [1, 2]
+    assert picture.value != before
+    slider.value = 3
+    assert message.value == "k should not be 3; it is 3"
+    slider.value = 4
+    assert message.value == ""
