@@ -1,0 +1,102 @@
+"""The key-value cache: what the left context has already computed.
+
+The keys and values of a token depend on that token and those before it, so they never change when
+a token is added. Each layer keeps its own.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lib.errors import CourseError
+
+
+@dataclass
+class LayerCache:
+    """Keys and values of one layer; the first `n` positions are filled."""
+
+    keys: np.ndarray  # (H_kv, capacity, d_head)
+    values: np.ndarray  # (H_kv, capacity, d_head)
+    n: int = 0
+
+    def append(self, K: np.ndarray, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Store the keys and values of m more tokens; return those of all tokens so far.
+
+        Parameters
+        ----------
+        K, V : ndarray, (H_kv, m, d_head)
+            The new tokens' keys, already rotated to their positions, and their values.
+
+        Returns
+        -------
+        tuple of ndarray, each (H_kv, n, d_head)
+            Views of the cache, the new tokens included.
+
+        Raises
+        ------
+        CourseError
+            If there is no room for m more tokens; nothing is stored then.
+        """
+        m = K.shape[1]
+        _check_room(self.n, m, self.keys.shape[1])
+        self.keys[:, self.n : self.n + m] = K
+        self.values[:, self.n : self.n + m] = V
+        self.n += m
+        return self.keys[:, : self.n], self.values[:, : self.n]
+
+
+class Cache:
+    """The caches of all layers, and the number of tokens that have passed all of them.
+
+    Parameters
+    ----------
+    L, H_kv, capacity, d_head : int
+        Layers, key-value heads, tokens that there is room for, width of a head. The memory is
+        2 · L · H_kv · capacity · d_head · 4 bytes, taken up as it fills.
+
+    Attributes
+    ----------
+    layers : list of LayerCache
+    n : int
+        Tokens stored: the position of the next one.
+
+    Raises
+    ------
+    CourseError
+        If there is room for no token at all.
+    """
+
+    def __init__(self, L: int, H_kv: int, capacity: int, d_head: int):
+        if capacity < 1:
+            raise CourseError(f"capacity should be at least 1 token; it is {capacity}")
+        shape = (H_kv, capacity, d_head)
+        self.layers = [
+            LayerCache(np.zeros(shape, np.float32), np.zeros(shape, np.float32)) for _ in range(L)
+        ]
+        self.capacity = capacity
+        self.n = 0
+
+    def check_room(self, m: int) -> None:
+        """Raise a CourseError, before any work is done, if m more tokens don't fit."""
+        _check_room(self.n, m, self.capacity)
+
+    def truncate(self, n: int) -> None:
+        """Forget all tokens from position n on, in every layer.
+
+        Raises
+        ------
+        CourseError
+            If n is not 0 to the number of tokens stored.
+        """
+        if not 0 <= n <= self.n:
+            raise CourseError(f"n should be 0 to {self.n}, the tokens in the cache; it is {n}")
+        self.n = n
+        for layer in self.layers:
+            layer.n = n
+
+
+def _check_room(n: int, m: int, capacity: int) -> None:
+    if n + m > capacity:
+        raise CourseError(
+            f"tokens should fit into the context of {capacity}; {n} are in it and {m} more came"
+        )

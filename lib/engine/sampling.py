@@ -1,0 +1,185 @@
+"""From logits to the next token, and from a prompt to a text."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lib.attention import softmax
+from lib.errors import CourseError
+
+if TYPE_CHECKING:
+    from lib.engine.cache import Cache
+    from lib.engine.llama import Llama
+
+
+def probabilities(
+    logits: np.ndarray,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+) -> np.ndarray:
+    """Return the probability of each token.
+
+    The logits are divided by the temperature; then only the `top_k` most likely tokens are kept
+    (Fan et al. 2018, section 3.2); then, of the renormalised rest, the fewest that together have
+    the probability `top_p` (Holtzman et al. 2020, section 3.1).
+
+    Parameters
+    ----------
+    logits : ndarray, (vocabulary,)
+    temperature : float
+        Below 1 sharpens, above 1 flattens; 0 puts everything on the largest logit, the first of
+        them among equals.
+    top_k : int, optional
+        At least 1.
+    top_p : float, optional
+        Above 0, at most 1.
+
+    Returns
+    -------
+    ndarray, (vocabulary,), float64
+        Sums to 1.
+
+    Raises
+    ------
+    CourseError
+        If an argument is out of its range, or the logits are not finite.
+    """
+    check_sampling(temperature, top_k, top_p)
+    logits = _checked_logits(logits)
+    if temperature == 0:
+        return np.eye(1, len(logits), int(np.argmax(logits)))[0]
+    # Differences to the largest, since only they matter. Below -1000 the probability is 0 in any
+    # case, and a tiny temperature would overflow float32.
+    scaled = np.maximum((logits - logits.max()) / temperature, -1000.0)
+    p = softmax(scaled.astype(np.float32)).astype(np.float64)
+    order = np.argsort(-p, kind="stable")  # most likely first
+    p[order[len(p) if top_k is None else top_k :]] = 0.0
+    p /= p.sum()
+    if top_p is not None:
+        before = np.cumsum(p[order]) - p[order]  # what the more likely tokens have together
+        p[order[before >= top_p]] = 0.0
+    return p / p.sum()
+
+
+def sample(
+    logits: np.ndarray,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    rng: np.random.Generator | None = None,
+) -> int:
+    """Draw the next token.
+
+    Parameters and errors are those of `probabilities`; `rng` is NumPy's generator, a fresh one by
+    default. At temperature 0 nothing is drawn: the token of the largest logit is returned.
+    """
+    if temperature == 0:
+        check_sampling(temperature, top_k, top_p)
+        return int(np.argmax(_checked_logits(logits)))
+    p = probabilities(logits, temperature, top_k, top_p)
+    rng = np.random.default_rng() if rng is None else rng
+    return int(rng.choice(len(p), p=p))
+
+
+def generate(
+    model: "Llama",
+    prompt_tokens: Sequence[int],
+    n: int,
+    temperature: float = 0.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    seed: int | None = None,
+) -> Iterator[int]:
+    """Yield up to n tokens that follow a prompt, each as soon as it is known.
+
+    Ends early at a token that ends a text (`model.tokenizer.stop`), which is not yielded.
+
+    Parameters
+    ----------
+    model : Llama
+    prompt_tokens : sequence of int
+    n : int
+        At least 0.
+    temperature, top_k, top_p : float, int, float
+        As in `probabilities`; at temperature 0 the text is always the same.
+    seed : int, optional
+        The same seed gives the same text.
+
+    Returns
+    -------
+    iterator of int
+
+    Raises
+    ------
+    CourseError
+        At the call, before any work: if an argument is out of its range, the prompt is empty, or
+        the prompt and n more tokens are longer than the context.
+    """
+    check_sampling(temperature, top_k, top_p)
+    context = model.config.context
+    for name, number in (("n", n), ("seed", 0 if seed is None else seed)):
+        if not (_is_whole(number) and number >= 0):
+            raise CourseError(f"{name} should be a whole number of at least 0; it is {number!r}")
+    if len(prompt_tokens) == 0:
+        raise CourseError("prompt_tokens should hold at least one token; the prompt is empty")
+    if len(prompt_tokens) + n > context:
+        raise CourseError(
+            f"the prompt and n more tokens should fit into the context of {context} tokens; "
+            f"the prompt has {len(prompt_tokens)} and n is {n}"
+        )
+    model.embed(prompt_tokens)  # names a token that the vocabulary lacks
+    cache = model.new_cache(len(prompt_tokens) + int(n))
+    rng = np.random.default_rng(seed)
+    return _steps(model, prompt_tokens, int(n), cache, (temperature, top_k, top_p, rng))
+
+
+def _steps(
+    model: "Llama", tokens: Sequence[int], n: int, cache: "Cache", sampling: tuple
+) -> Iterator[int]:
+    for _ in range(n):
+        logits = model.logits(tokens, cache)  # the whole prompt first, then one token at a time
+        token = sample(logits, *sampling)
+        if token in model.tokenizer.stop:
+            return
+        yield token
+        tokens = [token]
+
+
+def check_sampling(
+    temperature: float, top_k: int | None = None, top_p: float | None = None
+) -> None:
+    """Check how tokens are to be drawn.
+
+    Raises
+    ------
+    CourseError
+        If the temperature is negative or not finite, `top_k` is below 1, or `top_p` is not above
+        0 and at most 1.
+    """
+    if not _is_number(temperature) or not 0 <= temperature < np.inf:
+        raise CourseError(
+            f"temperature should be a finite number, 0 or more; it is {temperature!r}"
+        )
+    if top_k is not None and not (_is_whole(top_k) and top_k >= 1):
+        raise CourseError(f"top_k should be a whole number of at least 1; it is {top_k!r}")
+    if top_p is not None and not (_is_number(top_p) and 0 < top_p <= 1):
+        raise CourseError(f"top_p should be above 0 and at most 1; it is {top_p!r}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def _checked_logits(logits: np.ndarray) -> np.ndarray:  # -> (vocabulary,) float64
+    found = np.asarray(logits, dtype=np.float64)
+    if found.ndim != 1 or found.size == 0:
+        raise CourseError(f"logits should have shape (vocabulary,); it has shape {found.shape}")
+    if not np.isfinite(found).all():
+        raise CourseError("logits should be finite; it holds NaN or infinity")
+    return found

@@ -1,0 +1,161 @@
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from lib.engine.sampling import generate, probabilities, sample
+from lib.errors import CourseError
+
+LOGITS = np.log([0.05, 0.5, 0.15, 0.3]) + 2.0
+EXACT = {"rtol": 1e-6, "atol": 0}  # float32 softmax
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({}, [0.05, 0.5, 0.15, 0.3]),
+        ({"temperature": 0.5}, np.array([0.0025, 0.25, 0.0225, 0.09]) / 0.365),
+        ({"temperature": 0}, [0, 1, 0, 0]),
+        ({"top_k": 2}, [0, 0.625, 0, 0.375]),
+        ({"top_k": 9}, [0.05, 0.5, 0.15, 0.3]),
+        ({"top_p": 0.4}, [0, 1, 0, 0]),  # never nothing
+        ({"top_p": 0.6}, [0, 0.625, 0, 0.375]),
+        ({"top_p": 1.0}, [0.05, 0.5, 0.15, 0.3]),
+        ({"top_k": 3, "top_p": 0.9}, np.array([0, 0.5, 0.15, 0.3]) / 0.95),
+        # The order: top_p is of what top_k left, 0.625 and 0.375, not of 0.5 and 0.3.
+        ({"top_k": 2, "top_p": 0.6}, [0, 1, 0, 0]),
+        # The order: the temperature comes first; 0.25 / 0.365 = 0.685 alone reaches 0.6.
+        ({"temperature": 0.5, "top_p": 0.6}, [0, 1, 0, 0]),
+    ],
+)
+def test_probabilities(arguments, expected):
+    found = probabilities(LOGITS, **arguments)
+    np.testing.assert_allclose(found, expected, **EXACT)
+    assert abs(found.sum() - 1) < 1e-12
+
+
+def test_ties_go_to_the_first():
+    np.testing.assert_allclose(probabilities([1, 3, 3, 3], top_k=2), [0, 0.5, 0.5, 0])
+    assert sample([1.0, 3.0, 3.0], temperature=0) == 1
+
+
+@pytest.mark.parametrize("temperature", [1e-300, 1e-30, 1e-3])
+def test_a_tiny_temperature_is_greedy(temperature):
+    np.testing.assert_array_equal(probabilities([1.0, 1e4, -1e4], temperature), [0, 1, 0])
+
+
+def test_extreme_logits():
+    np.testing.assert_array_equal(probabilities(np.float32([-3e38, 0, 3e38])), [0, 0, 1])
+    np.testing.assert_allclose(probabilities([-1e30] * 4), [0.25] * 4)
+
+
+def test_samples_follow_the_probabilities():
+    rng = np.random.default_rng(8)
+    n = 8000
+    counts = np.bincount([sample(LOGITS, top_k=3, rng=rng) for _ in range(n)], minlength=4)
+    p = np.array([0, 0.5, 0.15, 0.3]) / 0.95
+    assert counts[0] == 0
+    assert (np.abs(counts - n * p) <= 4 * np.sqrt(n * p * (1 - p))).all()  # 4 sigma, seeded
+
+
+def test_a_seed_decides_the_samples():
+    def draw(seed):
+        rng = np.random.default_rng(seed)
+        return [sample(LOGITS, rng=rng) for _ in range(30)]
+
+    assert draw(3) == draw(3)
+    assert draw(3) != draw(4)
+
+
+BAD = [
+    ({"temperature": -0.1}, "temperature should be a finite number, 0 or more; it is -0.1"),
+    ({"temperature": float("nan")}, "temperature"),
+    ({"temperature": float("inf")}, "temperature"),
+    ({"temperature": "1"}, "temperature"),
+    ({"top_p": 0}, "top_p should be above 0 and at most 1; it is 0"),
+    ({"top_p": 2}, "top_p should be above 0 and at most 1; it is 2"),
+    ({"top_k": 0}, "top_k should be a whole number of at least 1; it is 0"),
+    ({"top_k": 1.5}, "top_k"),
+    ({"temperature": 0, "top_p": 2}, "top_p"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD)
+def test_arguments_are_checked(arguments, message):
+    for function in (probabilities, sample):
+        with pytest.raises(CourseError, match=message):
+            function(LOGITS, **arguments)
+    with pytest.raises(CourseError, match=message):
+        generate(script([1]), [1], 5, **arguments)
+
+
+@pytest.mark.parametrize("logits", [[1.0, np.nan], [np.inf, 0.0], [], [[1.0, 2.0]]])
+@pytest.mark.parametrize("temperature", [0, 1])
+def test_logits_are_checked(logits, temperature):
+    with pytest.raises(CourseError, match="logits should"):
+        sample(logits, temperature=temperature)
+
+
+def script(next_tokens, context=10):
+    """A model that always says the same text, and notes what it was fed."""
+    fed = []
+
+    def logits(tokens, cache):
+        fed.append(list(tokens))
+        return np.eye(1, 50, next_tokens[len(fed) - 1])[0]
+
+    return SimpleNamespace(
+        config=SimpleNamespace(context=context),
+        tokenizer=SimpleNamespace(stop={49}),
+        embed=lambda tokens: None,
+        new_cache=lambda capacity: None,
+        logits=logits,
+        fed=fed,
+    )
+
+
+def test_generate_feeds_the_prompt_once_and_then_each_token():
+    model = script([5, 6, 7, 8])
+    assert list(generate(model, [1, 2, 3], 4)) == [5, 6, 7, 8]
+    assert model.fed == [[1, 2, 3], [5], [6], [7]]
+
+
+def test_generate_ends_at_a_stop_token():
+    model = script([5, 49, 7])
+    assert list(generate(model, [1], 3)) == [5]
+    assert len(model.fed) == 2
+
+
+def test_generate_yields_each_token_before_it_computes_the_next():
+    model = script([5, 6, 7])
+    assert next(generate(model, [1], 3)) == 5
+    assert model.fed == [[1]]
+    assert list(generate(script([5]), [1], 0)) == []
+
+
+@pytest.mark.parametrize(
+    ("prompt", "n", "seed", "message"),
+    [
+        ([], 3, None, "the prompt is empty"),
+        ([1] * 11, 0, None, "context of 10 tokens; the prompt has 11 and n is 0"),
+        ([1] * 8, 3, None, "context of 10 tokens; the prompt has 8 and n is 3"),
+        ([1], -1, None, "n should be a whole number of at least 0; it is -1"),
+        ([1], 2.5, None, "n should be"),
+        ([1], 2, -4, "seed should be a whole number of at least 0; it is -4"),
+    ],
+)
+def test_generate_refuses_at_the_call(prompt, n, seed, message):
+    model = script([])
+    with pytest.raises(CourseError, match=message):
+        generate(model, prompt, n, seed=seed)
+    assert model.fed == []
+
+
+def test_generate_runs_to_the_end_of_the_context(odd):
+    prompt = [7, 8, 9]
+    found = list(generate(odd, prompt, 9, temperature=1.0, seed=11))
+    assert len(prompt) + len(found) == odd.config.context
+    assert found == list(generate(odd, prompt, 9, temperature=1.0, seed=11))
+    assert found != list(generate(odd, prompt, 9, temperature=1.0, seed=12))
+    with pytest.raises(CourseError, match="one is 5000"):
+        generate(odd, [5000], 1)
