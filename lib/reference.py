@@ -124,17 +124,17 @@ def rms_norm(X, gain, eps=1e-5):
 # --- Rotary positions (Su et al. 2021, section 3.2.2) ---
 
 
-def rope_angles(positions, d_head, base=10000.0):
+def rope_angles(positions, d_head, base=10000.0, factors=1.0):
     """Return the angle of each pair at each position: (n,) -> (n, d_head / 2), in radians."""
-    frequencies = base ** (-2.0 * np.arange(d_head // 2) / d_head)
+    frequencies = base ** (-2.0 * np.arange(d_head // 2) / d_head) / float64(factors)
     return float64(positions)[:, None] * frequencies
 
 
-def rope(X, positions, base=10000.0, pairing="interleaved"):
+def rope(X, positions, base=10000.0, pairing="interleaved", factors=1.0):
     """Rotate each pair of coordinates by its angle: (n, …, d_head), (n,) -> (n, …, d_head)."""
     X = float64(X)
     d_head = X.shape[-1]
-    turn = np.exp(1j * rope_angles(positions, d_head, base))
+    turn = np.exp(1j * rope_angles(positions, d_head, base, factors))
     turn = turn.reshape(len(X), *[1] * (X.ndim - 2), d_head // 2)
     even = np.arange(0, d_head, 2)
     half = np.arange(d_head // 2)

@@ -28,7 +28,7 @@ def _rotate(X, cos, sin, step, gap, out):
                 out[i, h, b] = x * sin[i, k] + y * cos[i, k]
 
 
-def rope(X, positions, base=10000.0, pairing="interleaved"):
+def rope(X, positions, base=10000.0, pairing="interleaved", factors=None):
     """Rotate the pairs of each row by angle position · base^(−2k / d_head).
 
     Parameters
@@ -42,6 +42,9 @@ def rope(X, positions, base=10000.0, pairing="interleaved"):
     pairing : {"interleaved", "halves"}
         Which coordinates form a pair: (0, 1), (2, 3) … or (0, d_head/2), (1, d_head/2 + 1) …
         A model's weights fit one of the two; Llama files in GGUF form are interleaved.
+    factors : array_like, (d_head / 2,), optional
+        Each pair's angle is divided by its factor: how models are stretched to longer texts than
+        they were first trained on (Chen et al. 2023, section 2.3: one factor for all pairs).
 
     Returns
     -------
@@ -50,7 +53,8 @@ def rope(X, positions, base=10000.0, pairing="interleaved"):
     Raises
     ------
     CourseError
-        An odd width, positions that are not counting numbers, an unknown pairing, NaN or infinity.
+        An odd width, positions that are not counting numbers, an unknown pairing, factors
+        that are not above zero, NaN or infinity.
     """
     X = as_float32("X", X, ("n", "d_head") if np.ndim(X) < 3 else ("…", "n", "H", "d_head"))
     positions = _positions(positions, len(X))
@@ -61,9 +65,10 @@ def rope(X, positions, base=10000.0, pairing="interleaved"):
     steps = {"interleaved": (2, 1), "halves": (1, d_head // 2)}
     if pairing not in steps:
         raise CourseError(f"pairing should be interleaved or halves; it is {pairing!r}")
+    factors = 1.0 if factors is None else _factors(factors, d_head // 2)
     if not NUMBA:
-        return reference.rope(X, positions, base, pairing).astype(np.float32)
-    angles = reference.rope_angles(positions, d_head, base)
+        return reference.rope(X, positions, base, pairing, factors).astype(np.float32)
+    angles = reference.rope_angles(positions, d_head, base, factors)
     cos, sin = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
     out = np.empty_like(X)
     heads = (len(X), -1, d_head)
@@ -79,3 +84,10 @@ def _positions(positions, n):
             f"they are {positions.tolist()!r}"
         )
     return positions
+
+
+def _factors(factors, pairs):
+    factors = as_float32("factors", factors, (pairs,))
+    if factors.min() <= 0:
+        raise CourseError(f"factors should be above zero; the smallest is {factors.min()}")
+    return factors

@@ -63,3 +63,23 @@ def test_every_head_of_a_token_turns_by_the_same_angle():
     got = rope(X, [3, 1, 4, 1])
     for h in range(3):
         np.testing.assert_array_equal(got[:, h], rope(X[:, h], [3, 1, 4, 1]))
+
+
+@pytest.mark.parametrize("pairing", PAIRINGS)
+def test_factors_divide_the_angle_of_each_pair(pairing):
+    X, positions, factors = made((5, 6)), np.arange(5) * 9, np.float32([1, 2, 4])
+    got = rope(X, positions, 100.0, pairing, factors)
+    right = reference.rope(X, positions, 100.0, pairing, factors)
+    np.testing.assert_allclose(got, right, rtol=0, atol=4 * EPS * np.abs(X).max())
+    # One factor of 3 for all pairs is the same as positions three times as dense.
+    stretched = rope(X, positions, 100.0, pairing, [3.0, 3.0, 3.0])
+    np.testing.assert_allclose(
+        stretched, rope(X, positions // 3, 100.0, pairing), rtol=0, atol=8 * EPS * np.abs(X).max()
+    )
+
+
+def test_factors_are_above_zero_and_one_for_each_pair():
+    with pytest.raises(ValueError, match="^factors should be above zero; the smallest is 0.0"):
+        rope(made((5, 6)), np.arange(5), factors=[1, 0, 1])
+    with pytest.raises(ValueError, match=r"^factors should have shape \(3,\); it has shape \(2,\)"):
+        rope(made((5, 6)), np.arange(5), factors=[1, 1])
