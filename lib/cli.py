@@ -1,0 +1,408 @@
+"""The command `course`: what it prints, and with which code it ends.
+
+The work itself is done elsewhere: `lib.notebooks` runs and builds chapters, `lib.doctor` examines,
+`lib.engine` speaks. They are imported inside the commands, so that `course --help` is quick.
+
+Codes: 0 done; 1 the run itself failed; 2 the input was wrong; 130 ended by Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from lib.errors import CourseError
+
+if TYPE_CHECKING:
+    from lib.doctor import Finding
+    from lib.engine.llama import Llama
+    from lib.notebooks import Failure
+
+try:
+    from typer import TyperException as UsageError
+except ImportError:  # typer before it had exceptions of its own
+    from click import ClickException as UsageError
+
+FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
+
+app = typer.Typer(
+    name="course",
+    help="Left Context: how a transformer runs, in Jupyter notebooks whose code is real.",
+    epilog="Begin with: course lab",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command `course` and return its exit code.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        What follows `course` on the command line; taken from there by default.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a Windows console may know fewer characters than we
+            stream.reconfigure(errors="replace")
+    try:
+        code = app(
+            args=None if arguments is None else list(arguments),
+            prog_name="course",
+            standalone_mode=False,
+        )
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except (CourseError, UsageError) as error:
+        sentence = error.format_message() if isinstance(error, UsageError) else str(error)
+        _say_error(sentence)
+        return WRONG_INPUT
+    except ModuleNotFoundError as error:
+        _say_error(f"the package {error.name} is not installed; `course doctor` tells what to do")
+        return FAILED
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        _close_stdout()
+        return 0
+
+
+def _say_error(sentence: str) -> None:
+    print(f"course: {sentence.rstrip('.')}.", file=sys.stderr)
+
+
+def _close_stdout() -> None:
+    """Let what is still buffered go nowhere: the reader of our output, say `head`, has left."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+def _console(stderr: bool = False) -> Console:
+    """Return a console that prints words as they are: [1] is a prompt here, not a style."""
+    return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+
+
+# --- course --------------------------------------------------------------------------------------
+
+
+@app.callback(invoke_without_command=True)
+def _course(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        print(f"course {metadata.version('left-context')}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+# --- course lab ----------------------------------------------------------------------------------
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def lab(context: typer.Context) -> None:
+    """Open the course in JupyterLab.
+
+    Further arguments go on to JupyterLab, such as --no-browser --port 9999.
+    """
+    from lib import notebooks
+
+    root = notebooks.find_root()
+    as_root = hasattr(os, "geteuid") and os.geteuid() == 0
+    if as_root:
+        _say_error("running as root, so JupyterLab gets --allow-root.")
+    if _become(lab_command(root, context.args, as_root)):
+        raise typer.Exit(FAILED)
+
+
+def lab_command(root: Path, arguments: Sequence[str], as_root: bool) -> list[str]:
+    """Return the command line that opens JupyterLab on the first chapter.
+
+    Parameters
+    ----------
+    root : Path
+        The folder of the course; JupyterLab shows all of it, exercises included.
+    arguments : sequence of str
+        Passed on unchanged. A notebook among them is opened instead of the first chapter.
+    as_root : bool
+        Whether the user is root, whom Jupyter refuses without a word of consent.
+    """
+    from lib import notebooks
+
+    first = notebooks.chapters(root)[0].relative_to(root).as_posix()
+    command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={root}"]
+    # Part of the address, so that it also shows where no browser can be opened.
+    command.append(f"--LabApp.default_url=/lab/tree/{first}")
+    command.append("--ServerApp.answer_yes=True")  # one Ctrl-C ends it, without a question
+    if as_root:
+        command.append("--allow-root")
+    return [*command, *arguments]
+
+
+def _become(command: list[str]) -> int:
+    """Let a server take the place of this process, so that every signal reaches it."""
+    sys.stdout.flush()
+    if os.name == "posix":
+        os.execv(command[0], command)
+    process = subprocess.Popen(command)  # Windows has no exec that a terminal would wait for
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:  # the server has it too, and is about to end
+            continue
+
+
+# --- course run, course build --------------------------------------------------------------------
+
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[NOTEBOOK]...", help="Paths, or 01 for short; all chapters if none."),
+]
+Timeout = Annotated[float, typer.Option(help="Seconds that one cell may take.")]
+
+
+@app.command()
+def run(names: Names = None, timeout: Timeout = 60) -> None:
+    """Execute chapters and tell how each went.
+
+    They are executed in memory, in order; no file is written.
+    """
+    from lib import notebooks
+
+    paths = notebooks.locate(names or [])
+    read = [notebooks.read_notebook(path) for path in paths]
+    table = _table("notebook", "cells", "seconds", "failures")
+    failed = False
+    with _progress(sum(len(notebooks.runnable(notebook)) for notebook in read)) as bar:
+        for path, notebook in zip(paths, read, strict=True):
+            bar.begin(path.stem)
+            result = notebooks.execute(notebook, path.resolve().parent, timeout, bar.advance)
+            if result.failure is not None:
+                failed = True
+                bar.skip(result.total - result.cells)
+                bar.show_failure(path, result.failure)
+            cells = f"{result.cells} of {result.total}"
+            failures = "0" if result.failure is None else "1"
+            table.add_row(path.stem, cells, f"{result.seconds:.1f}", failures)
+    _console().print(table)
+    if failed:
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def build(
+    names: Names = None,
+    timeout: Timeout = 60,
+    check: Annotated[
+        bool, typer.Option("--check", help="Name what would change; write nothing.")
+    ] = False,
+) -> None:
+    """Execute chapters and store their outputs.
+
+    This is for those who write the course. What did not change keeps its bytes.
+    """
+    from lib import notebooks
+
+    paths = notebooks.locate(names or [])
+    total = sum(len(notebooks.runnable(notebooks.read_notebook(path))) for path in paths)
+    lines, code = [], 0
+    with _progress(total) as bar:
+        for path in paths:
+            bar.begin(path.stem)
+            built = notebooks.build(path, timeout, check, bar.advance)
+            if built.run.failure is not None:
+                bar.skip(built.run.total - built.run.cells)
+                bar.show_failure(path, built.run.failure)
+                word, code = "failed, nothing written", FAILED
+            elif built.changed:
+                word, code = ("would change", FAILED) if check else ("written", code)
+            else:
+                word = "unchanged"
+            lines.append(f"{path.stem}: {word}")
+    _console().print("\n".join(lines), soft_wrap=True)
+    if code:
+        raise typer.Exit(code)
+
+
+class _Bar:
+    """A progress bar over the cells of all notebooks, and a place for news above it."""
+
+    def __init__(self, progress, total: int) -> None:
+        self._progress = progress
+        self._task = progress.add_task("", total=total)
+
+    def begin(self, name: str) -> None:
+        self._progress.update(self._task, description=name)
+
+    def advance(self) -> None:
+        self._progress.advance(self._task)
+
+    def skip(self, cells: int) -> None:
+        self._progress.advance(self._task, cells)
+
+    def show_failure(self, path: Path, failure: Failure) -> None:
+        if failure.cell:
+            text = f"{path.name}, cell [{failure.cell}]: {failure.source}\n    {failure.error}"
+        else:
+            text = f"{path.name}: {failure.error}"
+        self._progress.console.print(text, soft_wrap=True)
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[_Bar]:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    console = _console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    # In a log file there is nothing to redraw, so only the failures appear.
+    shown = console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=not shown) as progress:
+        yield _Bar(progress, total)
+
+
+def _table(first: str, *others: str, justify: str = "right") -> Table:
+    table = Table()
+    table.add_column(first, overflow="fold")
+    for column in others:
+        table.add_column(column, justify=justify, overflow="fold")
+    return table
+
+
+# --- course say ----------------------------------------------------------------------------------
+
+
+@app.command()
+def say(
+    prompt: Annotated[str, typer.Argument(help="The text to continue, or a question to --chat.")],
+    tokens: Annotated[int, typer.Option(help="How many tokens at most.")] = 50,
+    temperature: Annotated[
+        float, typer.Option(help="0 takes the likeliest token; above, chance has a part.")
+    ] = 0.0,
+    top_k: Annotated[int | None, typer.Option(help="Choose among the K likeliest.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="Choose among the likeliest that make up this share.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="The same seed gives the same text.")] = None,
+    chat: Annotated[bool, typer.Option("--chat", help="Answer instead of continuing.")] = False,
+    model: Annotated[
+        Path | None, typer.Option(help="A GGUF file of the Llama architecture.")
+    ] = None,
+) -> None:
+    """Let the real model continue a text.
+
+    The continuation alone goes to stdout, as it comes. Ctrl-C ends it.
+    """
+    _check_say(prompt, tokens, seed)
+    from lib.engine import sampling
+
+    sampling.check_sampling(temperature, top_k, top_p)
+    with _spinner("loading the model"):
+        llama = _load(model)
+    ids = _prompt_ids(llama, prompt, chat)
+    chosen = sampling.generate(llama, ids, tokens, temperature, top_k, top_p, seed)
+    if not chat:
+        _show_prompt(prompt)
+    try:
+        for piece in llama.tokenizer.stream_text(chosen):
+            print(piece, end="", flush=True)
+        print(flush=True)
+    except KeyboardInterrupt:
+        print(flush=True)
+        raise typer.Exit(INTERRUPTED) from None
+    except BrokenPipeError:
+        _close_stdout()
+
+
+def _check_say(prompt: str, tokens: int, seed: int | None) -> None:
+    """Refuse what is wrong before seconds are spent on loading the model."""
+    if not prompt.strip():
+        raise CourseError("PROMPT has no text in it; give at least one word to go on from")
+    if not _is_utf8(prompt):
+        raise CourseError("PROMPT is not UTF-8 text; set the terminal to UTF-8")
+    if tokens < 1:
+        raise CourseError(f"--tokens should be at least 1; it is {tokens}")
+    if seed is not None and seed < 0:
+        raise CourseError(f"--seed should be 0 or more; it is {seed}")
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+        return True
+    except UnicodeEncodeError:
+        return False
+
+
+def _load(path: Path | None) -> Llama:
+    from lib.engine.llama import load_model
+
+    return load_model(path)
+
+
+def _prompt_ids(llama: Llama, prompt: str, chat: bool) -> list[int]:
+    if not chat:
+        return llama.tokenizer.encode(prompt)
+    conversation = llama.tokenizer.chat([{"role": "user", "content": prompt}])
+    return llama.tokenizer.encode(conversation, special=True)
+
+
+def _spinner(words: str):
+    console = _console(stderr=True)
+    return console.status(words) if console.is_terminal else nullcontext()
+
+
+def _show_prompt(prompt: str) -> None:
+    """Show the prompt to people, dimmed; stdout holds the continuation alone."""
+    console = _console(stderr=True)
+    if console.is_terminal and sys.stdout.isatty():
+        console.print(prompt, style="dim", end="", soft_wrap=True)
+
+
+# --- course doctor -------------------------------------------------------------------------------
+
+
+@app.command()
+def doctor() -> None:
+    """Examine the installation for what the course needs."""
+    from lib.doctor import MISSING, can_run, examine
+
+    findings = examine()
+    console = _console()
+    console.print(_doctor_table(findings))
+    if can_run(findings):
+        console.print("The course can run. Begin with: course lab")
+        return
+    console.print("The course can't run yet. What to do:")
+    for finding in findings:
+        if finding.status == MISSING:
+            console.print(f"  {finding.name}: {finding.advice}", soft_wrap=True)
+    raise typer.Exit(FAILED)
+
+
+def _doctor_table(findings: Sequence[Finding]) -> Table:
+    from lib.doctor import MISSING, NOTE
+
+    table = _table("what", "status", "found", justify="left")
+    colours = {NOTE: "yellow", MISSING: "red"}
+    for finding in findings:
+        found = [line for line in (finding.value, finding.place, finding.advice) if line]
+        colour = colours.get(finding.status)
+        table.add_row(finding.name, finding.status, "\n".join(found), style=colour)
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main())
