@@ -16,6 +16,10 @@ def pytest_configure(config):
     # cache could hide a mistake. Workers and notebook kernels inherit the variable.
     if not hasattr(config, "workerinput"):
         config.kernel_cache = os.environ[_CACHE] = tempfile.mkdtemp(prefix="left-context-")
+        # Two processes share the cores. Threads of one that wait for those of the other would make
+        # matrix products many times slower than one thread each.
+        for library in ("OPENBLAS", "OMP", "MKL"):
+            os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 
 def pytest_unconfigure(config):
