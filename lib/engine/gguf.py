@@ -96,6 +96,19 @@ class GGUF:
             )
         return found
 
+    def array(self, key: str, kind: type, default: list | None = None) -> list:
+        """Return metadata `key`, which has to be a list of values of type `kind`.
+
+        Parameters and errors are those of `value`.
+        """
+        found = self.value(key, list, default)
+        if found and type(found[0]) is not kind:  # the values of a list are all of one type
+            raise ModelError(
+                f"The metadata key `{key}` of {self.path} should list values of type "
+                f"{kind.__name__}; they are of type {type(found[0]).__name__}"
+            )
+        return found
+
     def tensor(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
         """Return tensor `name` as float32, having checked its shape.
 

@@ -7,7 +7,7 @@ The layer is `llama_layer`; `lib.stack.stack` runs L of them. Everything else he
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -38,6 +38,8 @@ class LlamaConfig:
     context: int  # the longest text, in tokens
     rope_base: float
     eps: float  # of the RMSNorm
+    # (d_head / 2,): each pair turns slower by its factor, in models stretched to longer texts
+    rope_factors: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,13 @@ def llama_attention(
     Parameters and result are those of `llama_layer`, without norm and residual.
     """
     positions = np.arange(cache.n, cache.n + len(X))  # the first token's position is cache.n
-    turn = partial(rope, positions=positions, base=config.rope_base, pairing="interleaved")
+    turn = partial(
+        rope,
+        positions=positions,
+        base=config.rope_base,
+        pairing="interleaved",
+        factors=config.rope_factors,
+    )
     Q = turn(split_heads(X @ weights.W_Q, config.H))  # (n, H, d_head)
     K = turn(split_heads(X @ weights.W_K, config.H_kv))  # (n, H_kv, d_head)
     V = split_heads(X @ weights.W_V, config.H_kv)  # (n, H_kv, d_head)
@@ -265,7 +273,7 @@ def read_config(file: GGUF) -> LlamaConfig:
     ------
     ModelError
         If a size is missing or contradicts another, or the file asks for something that the
-        engine lacks: experts, scaled rotary positions, biases.
+        engine lacks: experts, a sliding window, rotary positions scaled in another way.
     """
     size = partial(_size, file)
     L, d, H = size("block_count"), size("embedding_length"), size("attention.head_count")
@@ -282,7 +290,7 @@ def read_config(file: GGUF) -> LlamaConfig:
         eps=file.value("llama.attention.layer_norm_rms_epsilon", float),
     )
     _refuse_unknown_metadata(file, config)
-    return config
+    return replace(config, rope_factors=_rope_factors(file, config.d_head // 2))
 
 
 def read_layer(file: GGUF, config: LlamaConfig, index: int) -> LlamaWeights:
@@ -328,6 +336,36 @@ def _size(file: GGUF, name: str, default: int | None = None) -> int:
     return number
 
 
+def _rope_factors(file: GGUF, pairs: int) -> tuple[float, ...] | None:  # -> (pairs,)
+    """Return what each pair's angle is divided by, or None where nothing is asked for.
+
+    A file may give one factor for all pairs (Chen et al. 2023, section 2.3) and, from Llama 3.1
+    on, a tensor with one for each; both count. The keys and what their absence means are those of
+    llama.cpp, src/llama-model.cpp.
+    """
+    kind = file.value("llama.rope.scaling.type", str, "linear")
+    if kind not in ("none", "linear"):
+        raise ModelError(
+            f"{file.path} asks for `llama.rope.scaling.type` = {kind}, which the course lacks"
+        )
+    older = file.value("llama.rope.scale_linear", float, 0.0)
+    factor = file.value("llama.rope.scaling.factor", float, older)
+    if kind == "none" or factor == 0.0:  # 0 stands for no factor
+        factor = 1.0
+    if "rope_freqs.weight" in file.tensors:
+        factors = factor * file.tensor("rope_freqs.weight", (pairs,)).astype(np.float64)
+    elif factor != 1.0:
+        factors = np.full(pairs, factor)
+    else:
+        return None
+    if not (np.isfinite(factors).all() and factors.min() > 0):
+        raise ModelError(
+            f"The factors of the rotary positions in {file.path} should be finite and above 0; "
+            f"they run from {factors.min()} to {factors.max()}"
+        )
+    return tuple(factors.tolist())
+
+
 def _vocabulary(file: GGUF) -> int:
     if "token_embd.weight" not in file.tensors:
         raise ModelError(f"{file.path} lacks the tensor `token_embd.weight`")
@@ -344,8 +382,7 @@ def _refuse_unknown_metadata(file: GGUF, config: LlamaConfig) -> None:
     harmless = {
         "rope.dimension_count": (config.d_head,),  # every coordinate of a head is rotated
         "attention.value_length": (config.d_head,),
-        "rope.scaling.type": ("none",),
-        "rope.scale_linear": (1.0,),
+        "rope.scaling.attn_factor": (1.0,),
         "expert_count": (0,),
         "attention.sliding_window": (0,),
         "attention.scale": (),
@@ -364,9 +401,9 @@ def _refuse_unknown_metadata(file: GGUF, config: LlamaConfig) -> None:
 
 
 def _refuse_unknown_tensors(file: GGUF, config: LlamaConfig) -> None:
-    """Refuse tensors that the engine would not use: biases, experts, factors for positions."""
+    """Refuse tensors that the engine would not use: biases, experts."""
     names = "|".join(_layer_shapes(config))
-    known = re.compile(rf"(token_embd|output_norm|output|blk\.(\d+)\.({names}))\.weight")
+    known = re.compile(rf"(token_embd|output_norm|output|rope_freqs|blk\.(\d+)\.({names}))\.weight")
     found = {name: known.fullmatch(name) for name in file.tensors}
     unknown = [n for n, match in found.items() if not match or int(match[2] or 0) >= config.L]
     if unknown:

@@ -1,31 +1,21 @@
 """Text to tokens and back, as the model file says.
 
-Byte-pair encoding over bytes (Sennrich et al. 2016; Radford et al. 2019, section 2.2): a text is
-cut into pieces, each piece is written as its UTF-8 bytes, and neighbours are merged in the order
-of the file's list. The package `tokenizers` does the work; this module tells it what the file says.
+Two kinds of tokenizer come with Llama files: byte-level BPE (`lib.engine.bpe`) and SentencePiece's
+BPE (`lib.engine.sentencepiece`). What both share is here: special tokens, decoding and streaming,
+the chat template.
 """
 
 import codecs
 from collections.abc import Iterable, Iterator
 
+from lib.engine.bpe import build_bpe
 from lib.engine.gguf import GGUF
+from lib.engine.sentencepiece import build_sentencepiece
+from lib.engine.vocabulary import CONTROL, UNKNOWN, USER_DEFINED, read_vocabulary
 from lib.errors import CourseError, ModelError
 
-_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)"
-_LLAMA3 = (
-    r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+"
-    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-# How a text is cut into pieces, by the name in `tokenizer.ggml.pre`; the expressions are applied
-# in turn, each to the pieces of the last. They are those of llama.cpp, src/llama-vocab.cpp.
-PIECES = {
-    "smollm": [r"\p{N}", _GPT2],  # each digit alone
-    "gpt-2": [_GPT2],
-    "default": [r"[\p{P}\$\+<=>\^~\|]+", _GPT2, r"\p{N}+", "[0-9][0-9][0-9]"],
-    "llama-bpe": [_LLAMA3],
-}
-
-_CONTROL, _USER_DEFINED = 3, 4  # token types of the GGUF file
+# The kinds, by the name in `tokenizer.ggml.model`.
+_BUILD = {"gpt2": build_bpe, "llama": build_sentencepiece}
 _STOP_TEXTS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>")
 
 
@@ -40,9 +30,10 @@ class Tokenizer:
     Attributes
     ----------
     tokens : list of str
-        The vocabulary as the file spells it: one character for each byte.
+        The vocabulary as the file spells it.
     control : frozenset of int
-        Tokens that steer the model, such as ``<|im_start|>``; text alone never becomes one.
+        Tokens that steer the model, such as ``<|im_start|>``, and the unknown token; text alone
+        never becomes one.
     stop : frozenset of int
         Tokens that end a generation.
     bos : int or None
@@ -51,34 +42,24 @@ class Tokenizer:
     Raises
     ------
     ModelError
-        If the file's tokenizer is of another kind than byte-level BPE, names an unknown way to
-        cut a text into pieces, or lacks something that it needs.
+        If the file's tokenizer is of another kind than byte-level BPE or SentencePiece's BPE, or
+        lacks or asks for something that would make its tokens wrong.
     """
 
     def __init__(self, file: GGUF):
         self.path = file.path
-        self.tokens = file.value("tokenizer.ggml.tokens", list)
-        types = file.value("tokenizer.ggml.token_type", list, [1] * len(self.tokens))
-        if len(types) != len(self.tokens):
-            raise ModelError(
-                f"{file.path} lists {len(self.tokens)} tokens and {len(types)} token types"
-            )
-        self.control = frozenset(t for t, kind in enumerate(types) if kind == _CONTROL)
-        defined = frozenset(t for t, kind in enumerate(types) if kind == _USER_DEFINED)
-        as_text = self.control | defined
-        self._bytes = [_spell(text, t in as_text) for t, text in enumerate(self.tokens)]
-        self._bpe = _build_bpe(file, self.tokens, sorted(self.control), sorted(defined))
-        known = set(self.tokens)
-        self._lost = frozenset(byte for text, byte in _BYTE_OF.items() if text not in known)
+        vocabulary = read_vocabulary(file)
+        self.tokens = vocabulary.tokens
+        self.control = frozenset(vocabulary.of_type(CONTROL, UNKNOWN))
+        self._special = self.control.union(vocabulary.of_type(USER_DEFINED))
+        self._coder = coder = _kind(file)(file, vocabulary)
         self._template = file.value("tokenizer.chat_template", str, "")
-        self._bos_id = self._token_id(file, "tokenizer.ggml.bos_token_id")
-        self._eos_id = self._token_id(file, "tokenizer.ggml.eos_token_id")
-        # llama.cpp adds the token for this family where the file is silent.
-        silent = file.metadata.get("tokenizer.ggml.pre") == "llama-bpe"
-        wanted = file.value("tokenizer.ggml.add_bos_token", bool, silent)
+        self._bos_id = self._token_id(file, "bos", coder.bos)
+        self._eos_id = self._token_id(file, "eos", coder.eos)
+        wanted = file.value("tokenizer.ggml.add_bos_token", bool, coder.adds_bos)
         self.bos = self._bos_id if wanted else None
-        ends = {self._eos_id, self._token_id(file, "tokenizer.ggml.eot_token_id")}
-        ends |= {token for token in self.control if self.tokens[token] in _STOP_TEXTS}
+        ends = {self._eos_id, self._token_id(file, "eot")}
+        ends |= {token for token in self._special if self.tokens[token] in _STOP_TEXTS}
         self.stop = frozenset(ends - {None})
 
     def __len__(self) -> int:
@@ -108,8 +89,9 @@ class Tokenizer:
             whose bytes the vocabulary has no token (SmolLM2 lacks some control characters).
         """
         self._check_text(text)
-        self._bpe.encode_special_tokens = not special
-        ids = self._bpe.encode(text, add_special_tokens=False).ids
+        encoder = self._coder.encoder
+        encoder.encode_special_tokens = not special
+        ids = encoder.encode(text, add_special_tokens=False).ids
         if self.bos is not None and ids and ids[0] != self.bos:
             ids = [self.bos, *ids]
         return ids
@@ -117,24 +99,26 @@ class Tokenizer:
     def decode(self, ids: Iterable[int]) -> str:
         """Turn tokens into text; control tokens appear as the file spells them.
 
-        Bytes that make no character become U+FFFD, the replacement character.
+        The tokens are taken as the beginning of a text: the space that SentencePiece puts in front
+        of it is left out. Bytes that make no character become U+FFFD, the replacement character.
 
         Raises
         ------
         CourseError
             If a token is not in the vocabulary.
         """
-        return b"".join(self._piece(token) for token in ids).decode("utf-8", errors="replace")
+        return b"".join(self._spelled(ids, begins=True)).decode("utf-8", errors="replace")
 
     def stream_text(self, ids: Iterable[int]) -> Iterator[str]:
         """Yield the text of tokens as they come, and never half a character.
 
-        A token may end within the bytes of a character; they wait for the next token. What is
-        still incomplete after the last token is dropped. Yields no empty strings.
+        The tokens are taken to follow others, so a space in front is theirs. A token may end
+        within the bytes of a character; they wait for the next token. What is still incomplete
+        after the last token is dropped. Yields no empty strings.
         """
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        for token in ids:
-            if text := decoder.decode(self._piece(token)):
+        for piece in self._spelled(ids, begins=False):
+            if text := decoder.decode(piece):
                 yield text
 
     def chat(self, messages: list[dict], add_generation_prompt: bool = True) -> str:
@@ -185,24 +169,32 @@ class Tokenizer:
                 f"{text[error.start]!r}, half of a surrogate pair"
             ) from None
         # `tokenizers` would drop such a character without a word.
-        if self._lost.isdisjoint(raw):
+        lost = self._coder.lost
+        if lost.isdisjoint(raw):
             return
-        at, bad = next((k, c) for k, c in enumerate(text) if not self._lost.isdisjoint(c.encode()))
+        at, bad = next((k, c) for k, c in enumerate(text) if not lost.isdisjoint(c.encode()))
         raise CourseError(
             f"text should hold characters that the model has tokens for; at position {at} "
             f"it holds {bad!r}"
         )
 
-    def _piece(self, token: int) -> bytes:
-        if not 0 <= token < len(self.tokens):
-            raise CourseError(f"tokens should be 0 to {len(self.tokens) - 1}; one is {token}")
-        return self._bytes[token]
+    def _spelled(self, ids: Iterable[int], begins: bool) -> Iterator[bytes]:
+        """Yield the bytes of each token, less the space that `encode` put in front of a text."""
+        for token in ids:
+            if not 0 <= token < len(self.tokens):
+                raise CourseError(f"tokens should be 0 to {len(self.tokens) - 1}; one is {token}")
+            piece = self._coder.bytes_of[token]
+            if begins and self._coder.space_prefix and token not in self._special:
+                piece = piece.removeprefix(b" ")
+            yield piece
+            begins = token in self._special
 
     def _text_of(self, token: int | None) -> str:
         return "" if token is None else self.tokens[token]
 
-    def _token_id(self, file: GGUF, key: str) -> int | None:
-        token = file.metadata.get(key)
+    def _token_id(self, file: GGUF, name: str, default: int | None = None) -> int | None:
+        key = f"tokenizer.ggml.{name}_token_id"
+        token = file.metadata.get(key, default)
         if token is not None and not (type(token) is int and 0 <= token < len(self.tokens)):
             raise ModelError(
                 f"The metadata key `{key}` of {file.path} should be a token, "
@@ -211,66 +203,14 @@ class Tokenizer:
         return token
 
 
-def _byte_alphabet() -> dict[str, int]:
-    """Return the byte that each character of the vocabulary stands for.
-
-    GPT-2 spells a byte as the character of that number where it can be seen, and the others, in
-    their order, as the characters from 256 on (`bytes_to_unicode` in its file encoder.py).
-    """
-    seen = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), 256)]
-    unseen = [byte for byte in range(256) if byte not in seen]
-    spelled = {chr(byte): byte for byte in seen}
-    return spelled | {chr(256 + k): byte for k, byte in enumerate(unseen)}
-
-
-_BYTE_OF = _byte_alphabet()
-
-
-def _spell(text: str, as_text: bool) -> bytes:
-    """Return the bytes that a token of the vocabulary stands for."""
-    if as_text or any(character not in _BYTE_OF for character in text):
-        return text.encode("utf-8")
-    return bytes(_BYTE_OF[character] for character in text)
-
-
-def _build_bpe(file: GGUF, tokens: list[str], control: list[int], defined: list[int]):
-    """Return the `tokenizers.Tokenizer` that the file describes."""
-    import tokenizers
-    from tokenizers import AddedToken, Regex, models, pre_tokenizers
-
-    name = _pieces_name(file)
-    vocabulary = {text: token for token, text in enumerate(tokens)}
-    merges = [tuple(merge.split(" ")) for merge in file.value("tokenizer.ggml.merges", list)]
-    try:
-        # Llama 3 takes a piece that is a token as it stands, whatever the merges say.
-        model = models.BPE(vocab=vocabulary, merges=merges, ignore_merges=name == "llama-bpe")
-    except Exception as error:  # `tokenizers` raises bare Exceptions
-        raise ModelError(f"The merges of {file.path} don't fit its tokens: {error}") from None
-    bpe = tokenizers.Tokenizer(model)
-    bpe.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in PIECES[name]]
-        + [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
-    )
-    for some, special in ((control, True), (defined, False)):
-        add = bpe.add_special_tokens if special else bpe.add_tokens
-        add([AddedToken(tokens[t], special=special, normalized=False) for t in some])
-    return bpe
-
-
-def _pieces_name(file: GGUF) -> str:
-    model = file.value("tokenizer.ggml.model", str)
-    if model != "gpt2":
+def _kind(file: GGUF):
+    name = file.value("tokenizer.ggml.model", str)
+    if name not in _BUILD:
         raise ModelError(
-            f"The tokenizer of {file.path} is of the kind `{model}`; byte-level BPE, `gpt2`, is "
-            "the one that the course runs"
+            f"The tokenizer of {file.path} is of the kind `{name}`; byte-level BPE, `gpt2`, and "
+            "SentencePiece's BPE, `llama`, are those that the course runs"
         )
-    name = file.value("tokenizer.ggml.pre", str, "default")
-    if name not in PIECES:
-        raise ModelError(
-            f"The tokenizer of {file.path} cuts text in the way `{name}`; "
-            f"the course knows {', '.join(PIECES)}"
-        )
-    return name
+    return _BUILD[name]
 
 
 def _check_messages(messages: list[dict]) -> None:

@@ -58,3 +58,62 @@ def influence(f, X, step=1e-5):
     Zero in row i, column j means that output i does not depend on token j.
     """
     return np.sqrt((jacobian(f, X, step) ** 2).sum(axis=(1, 3)))
+
+
+def movements(f, X, change=1.0):
+    """Change each token in turn and tell how far each output moves: (n, d) -> (n, n).
+
+    Row i, column j is how far output i moves when token j changes: the coarse picture that
+    `influence` draws finely, for functions of any precision. Arguments are those of `movement`.
+    """
+    return np.stack([movement(f, X, j, change) for j in range(len(X))], axis=1)
+
+
+def score_factors(weights, other):
+    """Compare the scores behind two sets of weights: (m, n), (m, n) -> (pairs,).
+
+    The log of the ratio of two weights of one query is the difference of their scores. For each
+    query and each two keys that have a weight in both, the factor is that difference in
+    ``weights``, divided by that in ``other``: all 1 if the scores are the same, all √d if a
+    division by √d was left out, all 0 if the scores of ``weights`` are equal.
+
+    Parameters
+    ----------
+    weights, other : array_like, (m, n)
+        One row for each query. Pairs of keys whose scores in ``other`` differ by less than 0.001
+        are passed over.
+
+    Returns
+    -------
+    ndarray, float64, (pairs,)
+        Empty if no query gives weight to two keys.
+    """
+    factors = []
+    for row, beside in zip(np.float64(weights), np.float64(other), strict=True):
+        seen = np.flatnonzero((row > 0) & (beside > 0))
+        first, second = np.triu_indices(len(seen), 1)
+        rise = [np.log(r[seen[first]]) - np.log(r[seen[second]]) for r in (row, beside)]
+        clear = np.abs(rise[1]) > 1e-3
+        factors.append(rise[0][clear] / rise[1][clear])
+    return np.concatenate(factors)
+
+
+def nonlinearity(f, A, B):
+    """Tell how far f is from a linear function with a constant: the size of what must cancel.
+
+    For a linear function plus a constant, such as x W + b, and for no other smooth f, the sum
+    f(A) + f(B) − f(A + B) − f(0) is zero for all A and B.
+
+    Parameters
+    ----------
+    f : callable
+        Maps (n, d) to (n, d).
+    A, B : ndarray, (n, d)
+
+    Returns
+    -------
+    float
+        The largest of the absolute values.
+    """
+    gap = np.float64(f(A)) + f(B) - f(A + B) - f(np.zeros_like(A))
+    return float(np.abs(gap).max())

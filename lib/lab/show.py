@@ -26,6 +26,11 @@ def table(header, rows):
     return Markdown("\n".join("| " + " | ".join(line) + " |" for line in lines))
 
 
+def rounded(values, digits=3):
+    """Return the values as float64, rounded, and without a zero that has a minus sign."""
+    return np.round(np.asarray(values, np.float64), digits) + 0.0
+
+
 def median_seconds(call, repeats=20):
     """Return the median time of ``call()`` in seconds, after one call to compile and warm up."""
     call()

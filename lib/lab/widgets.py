@@ -52,6 +52,19 @@ def slider(description, low, high, value, step=1):
     )
 
 
+def player(slider, milliseconds=1500):
+    """Return a play button, with a label beside it, that moves a slider of whole numbers."""
+    button = widgets.Play(
+        value=slider.value,
+        min=slider.min,
+        max=slider.max,
+        step=slider.step,
+        interval=milliseconds,
+    )
+    widgets.jslink((button, "value"), (slider, "value"))
+    return widgets.HBox([widgets.Label(f"play {slider.description}"), button])
+
+
 def choice(description, options, value=None):
     """Return a drop-down list; ``options`` is a list of labels or of (label, value) pairs."""
     box = widgets.Dropdown(

@@ -99,7 +99,27 @@ def test_another_architecture(tiny):
             r"`blk\.0\.ffn_up\.weight` .* shape \(28, 20\); it has the shape \(20, 28\)",
         ),
         ({"tensors": {"blk.0.attn_q.bias": np.ones(24, np.float32)}}, r"'blk\.0\.attn_q\.bias'"),
-        ({"tensors": {"rope_freqs.weight": np.ones(2, np.float32)}}, r"'rope_freqs\.weight'"),
+        (
+            {"tensors": {"rope_freqs.weight": np.ones(4, np.float32)}},
+            r"`rope_freqs\.weight` .* shape \(2,\); it has the shape \(4,\)",
+        ),
+        (
+            {"tensors": {"rope_freqs.weight": np.array([1, -2], np.float32)}},
+            r"above 0; they run from -2\.0 to 1\.0",
+        ),
+        (
+            {"tensors": {"rope_freqs.weight": np.array([1, np.nan], np.float32)}},
+            r"should be finite and above 0",
+        ),
+        ({"metadata": {"llama.rope.scaling.factor": -4.0}}, "above 0; they run from -4.0 to -4.0"),
+        (
+            {"metadata": {"llama.rope.scaling.attn_factor": 1.25}},
+            r"`llama\.rope\.scaling\.attn_factor` = 1\.25",
+        ),
+        (
+            {"tensors": {"rope_factors_long.weight": np.ones(2, np.float32)}},
+            r"'rope_factors_long\.weight', which the engine has no place for",
+        ),
         (
             {"tensors": {"blk.3.attn_q.weight": np.ones(24, np.float32)}},
             r"'blk\.3\.attn_q\.weight'",
@@ -112,9 +132,21 @@ def test_another_architecture(tiny):
         ({"metadata": {"llama.block_count": 2**31}}, "lacks the tensor"),
         ({"metadata": {"llama.expert_count": 8}}, r"`llama\.expert_count` = 8"),
         ({"metadata": {"llama.rope.scaling.type": "yarn"}}, r"`llama\.rope\.scaling\.type` = yarn"),
+        (
+            {"metadata": {"llama.rope.scaling.type": "longrope"}},
+            r"`llama\.rope\.scaling\.type` = longrope, which the course lacks",
+        ),
         ({"metadata": {"llama.rope.dimension_count": 2}}, r"`llama\.rope\.dimension_count` = 2"),
         ({"metadata": {"llama.attention.head_count_kv": 4}}, "6 heads of width 4, 4 key-value"),
-        ({"metadata": {"tokenizer.ggml.model": "llama"}}, "of the kind `llama`"),
+        (
+            {"metadata": {"tokenizer.ggml.model": "t5"}},
+            "of the kind `t5`; .* `gpt2`, and .*`llama`",
+        ),
+        (
+            {"metadata": {"tokenizer.ggml.tokens": [1, 2]}},
+            "list values of type str; .* of type int",
+        ),
+        ({"metadata": {"tokenizer.ggml.merges": [0.5]}}, "list values of type str; .* type float"),
         ({"metadata": {"tokenizer.ggml.pre": "qwen2"}}, "in the way `qwen2`"),
         ({"metadata": {"tokenizer.ggml.merges": ["h e", "x y"]}}, "merges .* don't fit"),
         ({"metadata": {"tokenizer.ggml.merges": ["h e", "lll"]}}, "merges .* don't fit"),
@@ -132,6 +164,7 @@ def test_what_the_engine_would_get_wrong_is_refused(tiny, options, message):
     "metadata",
     [
         {"llama.rope.scaling.type": "none"},
+        {"llama.rope.scaling.type": "linear"},
         {"llama.expert_count": 0},
         {"llama.rope.freq_base": None},
     ],

@@ -93,6 +93,75 @@ def test_keys_are_stored_at_their_positions(odd):
     np.testing.assert_allclose(cache.layers[0].values[:, :9].swapaxes(0, 1), V, **CLOSE)
 
 
+# Llama 3.1 and later: the slow pairs are slowed down further.
+FACTORS = np.array([1.0, 6.5], np.float32)
+SCALED = [
+    ({"tensors": {"rope_freqs.weight": FACTORS}}, (1.0, 6.5)),
+    (
+        {"metadata": {"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 2.5}},
+        (2.5, 2.5),
+    ),
+    (
+        {
+            "tensors": {"rope_freqs.weight": FACTORS},
+            "metadata": {"llama.rope.scaling.factor": 4.0},  # linear where the type is not given
+        },
+        (4.0, 26.0),
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "factors"), SCALED)
+def test_scaled_positions_agree_with_the_independent_pass(tiny, options, factors):
+    path = tiny(**options)
+    model = load_model(path)
+    assert model.config.rope_factors == factors
+    expected = plain_logits(read_gguf(path), TOKENS)
+    np.testing.assert_allclose(model.logits(TOKENS, all=True), expected, **CLOSE)
+    unscaled = load_model(tiny()).logits(TOKENS, all=True)  # the same weights
+    np.testing.assert_allclose(unscaled[0], expected[0], **CLOSE)  # position 0 is not turned
+    assert np.abs(unscaled[1:] - expected[1:]).max() > 0.05
+    cache = model.new_cache()
+    model.logits(TOKENS[:6], cache)
+    for token in TOKENS[6:]:
+        found = model.logits([token], cache)
+    np.testing.assert_allclose(found, expected[-1], **CLOSE)
+
+
+def test_a_factor_slows_a_pair_down(tiny):
+    # With a factor of 2 a pair has at position 6 the angle that it had at position 3.
+    plain = load_model(tiny())
+    half = load_model(tiny(tensors={"rope_freqs.weight": np.array([1.0, 2.0], np.float32)}))
+    at = {}
+    for name, model in (("plain", plain), ("half", half)):
+        cache = model.new_cache()
+        model.logits([17] * 7, cache)
+        at[name] = cache.layers[0].keys[:, :7].reshape(2, 7, 2, 2)  # (H_kv, n, pairs, 2)
+    np.testing.assert_allclose(at["half"][:, 6, 1], at["plain"][:, 3, 1], **CLOSE)
+    np.testing.assert_allclose(at["half"][:, 6, 0], at["plain"][:, 6, 0], **CLOSE)
+    assert np.abs(at["half"][:, 6, 1] - at["plain"][:, 6, 1]).max() > 1e-2
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"llama.rope.scaling.type": "none", "llama.rope.scaling.factor": 4.0},
+        {"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 1.0},
+        {"llama.rope.scaling.factor": 0.0},
+        {"llama.rope.scale_linear": 1.0},
+    ],
+)
+def test_no_factor_where_the_file_asks_for_none(tiny, metadata):
+    assert load_model(tiny(metadata=metadata)).config.rope_factors is None
+
+
+def test_the_older_key_of_the_factor(tiny):
+    metadata = {"llama.rope.scale_linear": 8.0}
+    assert load_model(tiny(metadata=metadata)).config.rope_factors == (8.0, 8.0)
+    metadata["llama.rope.scaling.factor"] = 2.0  # the newer key counts
+    assert load_model(tiny(metadata=metadata)).config.rope_factors == (2.0, 2.0)
+
+
 def test_grouped_heads_are_repeated_in_order():
     # Fault 11: 2 key-value heads serve 4 heads as 0 0 1 1. One token attends to itself alone, so
     # its heads are the values: (1, 2) and (3, 4).

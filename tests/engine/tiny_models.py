@@ -1,5 +1,8 @@
 """Tiny random models of any shape, and a pass over a model that owes nothing to `lib`."""
 
+import json
+from pathlib import Path
+
 import gguf
 import numpy as np
 from tokenizers import pre_tokenizers
@@ -15,6 +18,12 @@ CONTROL = ["<|end|>", "<|im_start|>", "<|im_end|>"]
 TEMPLATE = (
     "{{ bos_token }}{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}"
     "{% if add_generation_prompt %}[assistant]{% endif %}"
+)
+
+
+# Two vocabularies, texts and their tokens; see make_sentencepiece_fixture.py.
+SENTENCEPIECE = json.loads(
+    Path(__file__).with_name("sentencepiece.json").read_text(encoding="utf-8")
 )
 
 
@@ -36,7 +45,7 @@ def tensors_of(sizes, vocabulary, untied, rng):
     }
 
 
-def metadata_of(sizes, tokens):
+def metadata_of(sizes):
     return {
         "llama.block_count": sizes["L"],
         "llama.embedding_length": sizes["d"],
@@ -49,6 +58,13 @@ def metadata_of(sizes, tokens):
         "llama.rope.freq_base": 500.0,
         "llama.attention.layer_norm_rms_epsilon": 1e-3,
         "llama.context_length": 12,
+    }
+
+
+def byte_level():
+    """Return the metadata of a byte-level tokenizer."""
+    tokens = CONTROL + BYTES + [merge.replace(" ", "") for merge in MERGES]
+    return {
         "tokenizer.ggml.model": "gpt2",
         "tokenizer.ggml.pre": "smollm",
         "tokenizer.ggml.tokens": tokens,
@@ -57,6 +73,19 @@ def metadata_of(sizes, tokens):
         "tokenizer.ggml.bos_token_id": tokens.index("<|end|>"),
         "tokenizer.ggml.eos_token_id": tokens.index("<|end|>"),
         "tokenizer.ggml.add_bos_token": False,
+        "tokenizer.chat_template": TEMPLATE,
+    }
+
+
+def sentencepiece(kind="llama"):
+    """Return the metadata of a vocabulary that SentencePiece made."""
+    entry = SENTENCEPIECE[kind]
+    return {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": entry["tokens"],
+        "tokenizer.ggml.scores": entry["scores"],
+        "tokenizer.ggml.token_type": entry["types"],
+        "tokenizer.ggml.add_space_prefix": entry["space_prefix"],
         "tokenizer.chat_template": TEMPLATE,
     }
 
@@ -75,15 +104,24 @@ def add_value(writer, key, value):
 
 
 def write_tiny(
-    path, sizes=ODD, kind="F32", untied=False, arch="llama", metadata=None, tensors=None, seed=0
+    path,
+    sizes=ODD,
+    kind="F32",
+    untied=False,
+    arch="llama",
+    tokenizer=None,
+    metadata=None,
+    tensors=None,
+    seed=0,
 ):
     """Write a random model; `metadata` and `tensors` replace, add, or (with None) take away."""
-    tokens = CONTROL + BYTES + [merge.replace(" ", "") for merge in MERGES]
+    tokenizer = tokenizer or byte_level()
+    vocabulary = len(tokenizer["tokenizer.ggml.tokens"])
     writer = gguf.GGUFWriter(path, arch)
-    for key, value in (metadata_of(sizes, tokens) | (metadata or {})).items():
+    for key, value in (metadata_of(sizes) | tokenizer | (metadata or {})).items():
         if value is not None:
             add_value(writer, key, value)
-    arrays = tensors_of(sizes, len(tokens), untied, np.random.default_rng(seed))
+    arrays = tensors_of(sizes, vocabulary, untied, np.random.default_rng(seed))
     for name, array in (arrays | (tensors or {})).items():
         if array is None:
             continue
@@ -106,6 +144,7 @@ def plain_logits(file, tokens):  # -> (n, vocabulary), float32
     H_kv = meta["llama.attention.head_count_kv"]
     base, n = meta["llama.rope.freq_base"], len(tokens)
     eps = np.float32(meta["llama.attention.layer_norm_rms_epsilon"])
+    slower = T.get("rope_freqs.weight", 1.0) * meta.get("llama.rope.scaling.factor", 1.0)
     causal = np.tril(np.ones((n, n), bool))
     embedding = T["token_embd.weight"]
     x = embedding[list(tokens)]
@@ -115,7 +154,7 @@ def plain_logits(file, tokens):  # -> (n, vocabulary), float32
 
     def turn(x):  # (heads, n, d_head): pairs as complex numbers, turned by multiplication
         d_head = x.shape[-1]
-        angle = np.outer(np.arange(n), base ** (-np.arange(0, d_head, 2) / d_head))
+        angle = np.outer(np.arange(n), base ** (-np.arange(0, d_head, 2) / d_head) / slower)
         pairs = (x[..., 0::2] + 1j * x[..., 1::2]) * np.exp(1j * angle)
         return np.stack([pairs.real, pairs.imag], -1).reshape(x.shape).astype(np.float32)
 

@@ -74,14 +74,14 @@ def styled(draw):
 def paint(axis, array, *, rows=None, columns=None, limit=None, numbers=True, form=None):
     """Draw a matrix on an axis, (m, n), with the numbers in its cells, and return the image.
 
-    ``rows`` and ``columns`` label the two axes; ``form`` is a format such as ``".2f"``; ``limit`` is
-    the size at which the colour is full. Numbers of both signs are red and blue around a white
-    zero; numbers of one sign run from white to blue. What is NaN stays grey and has no number.
+    ``rows`` and ``columns`` label the two axes; ``form`` is a format such as ``".2f"``;
+    ``limit`` is the size at which the colour is full. Positive numbers are blue and negative ones
+    red. What is NaN stays grey and has no number.
     """
     array = np.atleast_2d(np.asarray(array, np.float64))
     signed = bool((array < 0).any())
     limit = limit or max(float(np.nanmax(np.abs(array))), 1e-12)
-    colours = mpl.colormaps["RdBu_r" if signed else "Blues"].with_extremes(bad="#e8e8e8")
+    colours = mpl.colormaps["RdBu" if signed else "Blues"].with_extremes(bad="#e8e8e8")
     image = axis.imshow(array, cmap=colours, vmin=-limit if signed else 0, vmax=limit)
     for spine in axis.spines.values():
         spine.set_visible(False)

@@ -1,0 +1,158 @@
+"""What chapter 4 draws: ways through the stack, and predictions after each layer."""
+
+import numpy as np
+
+from lib.lab.figures.base import COLOURS, FAINT, INK, lines, paint, panels, styled
+
+
+@styled
+def ways(weights, tokens, words, *, follow=None, title=""):
+    """Draw which tokens each layer reads from: the weights are L matrices, (n, n).
+
+    Layers run upwards. Each box is a token's vector at one depth, with its word from ``words``,
+    (L + 1) lists of n. Grey lines are the residual stream; arrows are attention, as wide as the
+    weight, from the token that is read. Those that lead to token ``follow`` are drawn solid.
+    """
+    L, n = len(weights), len(tokens)
+    figure, axis = panels(height=1.0 + 0.85 * (L + 1))
+    for depth, layer in enumerate(np.asarray(weights, np.float64)):
+        axis.plot([range(n)] * 2, [[depth] * n, [depth + 1] * n], color="#dddddd", lw=4, zorder=0)
+        for i, j in np.argwhere(layer > 0.02):
+            on_the_way = i == follow
+            colour = COLOURS["query"] if on_the_way else COLOURS["attention"]
+            axis.annotate(
+                "",
+                xy=(i, depth + 0.8),
+                xytext=(j, depth + 0.17),
+                arrowprops={
+                    "arrowstyle": "->",
+                    "color": colour,
+                    "lw": (2.6 if on_the_way else 1.4) * layer[i, j],
+                    "linestyle": "-" if on_the_way else (0, (4, 2)),
+                },
+            )
+    for depth, row in enumerate(words):
+        for i, word in enumerate(row):
+            box = {"boxstyle": "round,pad=0.25", "facecolor": "white", "edgecolor": FAINT}
+            axis.text(i, depth, word, ha="center", va="center", size=9.5, bbox=box)
+    axis.set_xticks(range(n), tokens)
+    axis.set_yticks(range(L + 1), ["what enters", *(f"after layer {k}" for k in range(1, L + 1))])
+    axis.set(xlim=(-0.6, n - 0.4), ylim=(-0.4, L + 0.4), title=title, xlabel="token")
+    axis.tick_params(length=0)
+    for spine in axis.spines.values():
+        spine.set_visible(False)
+    return figure
+
+
+@styled
+def block_weights(layers, blocks, *, names=("W_Q", "W_K", "W_V", "W_O")):
+    """Draw which block each weight matrix copies to which: one row of panels for each layer.
+
+    The weights are made of square blocks of equal width; ``blocks`` names them.
+    """
+    figure, axes = panels(len(names), len(layers), height=2.15, squeeze=False)
+    count = len(blocks)
+    for row, (k, w) in zip(axes, enumerate(layers, start=1), strict=True):
+        for axis, name in zip(row, names, strict=True):
+            W = getattr(w, name)
+            parts = W.reshape(count, len(W) // count, count, -1)
+            filled = (np.abs(parts).max(axis=(1, 3)) > 0).astype(float)
+            last = w is layers[-1]
+            paint(
+                axis,
+                filled,
+                numbers=False,
+                limit=1.2,
+                rows=blocks if axis is row[0] else None,
+                columns=blocks if last else None,
+            )
+            axis.tick_params(axis="x", rotation=90)
+            axis.set_xticks(np.arange(count + 1) - 0.5, minor=True)
+            axis.set_yticks(np.arange(count + 1) - 0.5, minor=True)
+            axis.grid(True, which="minor", color="#cccccc", linewidth=0.6)
+            axis.tick_params(which="minor", length=0)
+            axis.set_title(f"{name} of layer {k}", loc="center", size=10)
+        row[0].set_ylabel("from block")
+    figure.supxlabel("to block", size=10.5)
+    return figure
+
+
+@styled
+def maps(named, tokens, *, ylabel="", xlabel="", form=".2f"):
+    """Draw maps from tokens to tokens side by side, (n, n) each; the future stays grey."""
+    past = np.tri(len(tokens), dtype=bool)
+    limit = max(float(np.max(array)) for array in named.values())
+    figure, axes = panels(len(named), height=0.9 + 0.34 * len(tokens), squeeze=False)
+    for k, (axis, (name, array)) in enumerate(zip(axes[0], named.items(), strict=True)):
+        left = np.where(past, array, np.nan)
+        rows = None if k else tokens
+        paint(axis, left, rows=rows, columns=tokens, limit=limit, form=form)
+        axis.tick_params(axis="x", rotation=90)
+        axis.set_title(name, loc="center")
+        axis.set_xlabel(xlabel)
+    axes[0][0].set_ylabel(ylabel)
+    return figure
+
+
+def along(named, *, first=0, xlabel="depth (layers passed)", **options):
+    """Draw lines along the stack: ``named`` maps a label to one value for each depth or layer.
+
+    The first value belongs to number ``first``; the options are those of `figures.lines`.
+    """
+    length = len(next(iter(named.values())))
+    return lines(range(first, first + length), named, xlabel=xlabel, **options)
+
+
+def times(layers, named, **options):
+    """Draw milliseconds over the number of layers, on logarithmic axes."""
+    labels = {"xlabel": "layers L", "ylabel": "milliseconds"}
+    return lines(layers, named, log="xy", **labels, **options)
+
+
+@styled
+def prediction_grid(words, p, tokens, *, title=""):
+    """Draw the most likely next token at each depth and position, the last layer on top.
+
+    Parameters
+    ----------
+    words : list of list of str, (L + 1, n)
+        The most likely next token.
+    p : array_like, (L + 1, n)
+        Its probability.
+    tokens : list of str, (n,)
+        The text.
+    title : str
+    """
+    p = np.asarray(p, np.float64)
+    depths, n = p.shape
+    figure, axis = panels(height=0.9 + 0.2 * depths)
+    image = axis.imshow(p, cmap="Blues", vmin=0, vmax=1, aspect="auto", origin="lower")
+    for (depth, i), value in np.ndenumerate(p):
+        ink = "white" if value > 0.6 else INK
+        text = f"{words[depth][i]}  {value:.2f}"
+        axis.text(i, depth, text, ha="center", va="center", color=ink, size=8)
+    axis.set_xticks(range(n), tokens)
+    ticks = sorted({0, depths - 1, *range(0, depths, 5)})
+    axis.set_yticks(ticks, ["0, what enters" if k == 0 else str(k) for k in ticks])
+    axis.set(title=title, xlabel="the text, token by token", ylabel="after layer")
+    for spine in axis.spines.values():
+        spine.set_visible(False)
+    figure.colorbar(image, ax=axis, label="probability of the token shown", shrink=0.5)
+    return figure
+
+
+@styled
+def top_tokens(named, *, title=""):
+    """Draw the most likely tokens as bars, one panel each: a name -> (words, probabilities)."""
+    count = max(len(words) for words, _ in named.values())
+    figure, axes = panels(len(named), height=0.9 + 0.26 * count, squeeze=False, sharex=True)
+    for axis, (name, (words, p)) in zip(axes[0], named.items(), strict=True):
+        drawn = axis.barh(range(len(p)), p, color=COLOURS["out"], height=0.7)
+        axis.bar_label(drawn, [f"{value:.2f}" for value in p], padding=2, size=9)
+        axis.set_yticks(range(len(p)), words)
+        axis.set(xlim=(0, 1.18), xticks=[0, 0.5, 1], xlabel="probability")
+        axis.invert_yaxis()
+        axis.set_title(name, loc="left", size=10.5)
+    if title:
+        figure.suptitle(title, size=11)
+    return figure
