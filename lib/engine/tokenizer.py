@@ -125,8 +125,8 @@ class Tokenizer:
         """Write a conversation as the model was trained to read it.
 
         The file's own template is run in the sandbox of jinja2, as it is code from a file. Encode
-        the result with ``special=True``; control tokens spelled out within a message then count
-        as control tokens too.
+        the result with ``special=True``. A message that spells a control token is refused: it
+        would end its own turn, and speak for another.
 
         Parameters
         ----------
@@ -138,11 +138,12 @@ class Tokenizer:
         Raises
         ------
         CourseError
-            If `messages` is not a list of such dicts.
+            If `messages` is not a list of such dicts, or one of them spells a control token.
         ModelError
             If the file has no template, or it can't be applied to these messages.
         """
         _check_messages(messages)
+        self._refuse_control_tokens(messages)
         if not self._template:
             raise ModelError(f"{self.path} has no chat template")
         try:
@@ -157,6 +158,14 @@ class Tokenizer:
             raise ModelError(
                 f"The chat template of {self.path} can't be applied: {error}"
             ) from None
+
+    def _refuse_control_tokens(self, messages: list[dict]) -> None:
+        spelled = [self.tokens[token] for token in self.control if self.tokens[token]]
+        for message in messages:
+            if found := sorted(text for text in spelled if text in message["content"]):
+                raise CourseError(
+                    f"a message should not hold the model's control tokens; it holds {found[0]}"
+                )
 
     def _check_text(self, text: str) -> None:
         if not isinstance(text, str):
