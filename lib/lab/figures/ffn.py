@@ -7,7 +7,7 @@ from lib.lab.figures.base import COLOURS, CYCLE, FAINT, INK, MARKERS, paint, pan
 
 # The two steps of a layer keep their colours and markers in every plot.
 STEPS = {"attention": (COLOURS["attention"], "o"), "FFN": (COLOURS["ffn"], "s")}
-POSITIVE, NEGATIVE = "#b2182b", "#2166ac"  # the two ends of the colour map of signed matrices
+POSITIVE, NEGATIVE = "#2166ac", "#b2182b"  # the two ends of the colour map of signed matrices
 
 
 @styled

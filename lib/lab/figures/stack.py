@@ -18,22 +18,10 @@ def ways(weights, tokens, words, *, follow=None, title=""):
     for depth, layer in enumerate(np.asarray(weights, np.float64)):
         axis.plot([range(n)] * 2, [[depth] * n, [depth + 1] * n], color="#dddddd", lw=4, zorder=0)
         for i, j in np.argwhere(layer > 0.02):
-            on_the_way = i == follow
-            colour = COLOURS["query"] if on_the_way else COLOURS["attention"]
-            axis.annotate(
-                "",
-                xy=(i, depth + 0.8),
-                xytext=(j, depth + 0.17),
-                arrowprops={
-                    "arrowstyle": "->",
-                    "color": colour,
-                    "lw": (2.6 if on_the_way else 1.4) * layer[i, j],
-                    "linestyle": "-" if on_the_way else (0, (4, 2)),
-                },
-            )
+            _arrow(axis, (j, depth + 0.17), (i, depth + 0.8), layer[i, j], strong=i == follow)
+    box = {"boxstyle": "round,pad=0.25", "facecolor": "white", "edgecolor": FAINT}
     for depth, row in enumerate(words):
         for i, word in enumerate(row):
-            box = {"boxstyle": "round,pad=0.25", "facecolor": "white", "edgecolor": FAINT}
             axis.text(i, depth, word, ha="center", va="center", size=9.5, bbox=box)
     axis.set_xticks(range(n), tokens)
     axis.set_yticks(range(L + 1), ["what enters", *(f"after layer {k}" for k in range(1, L + 1))])
@@ -44,6 +32,13 @@ def ways(weights, tokens, words, *, follow=None, title=""):
     return figure
 
 
+def _arrow(axis, start, end, weight, strong):
+    look = {"arrowstyle": "->", "color": COLOURS["query" if strong else "attention"]}
+    look["lw"] = (2.6 if strong else 1.4) * weight
+    look["linestyle"] = "-" if strong else (0, (4, 2))
+    axis.annotate("", xy=end, xytext=start, arrowprops=look)
+
+
 @styled
 def block_weights(layers, blocks, *, names=("W_Q", "W_K", "W_V", "W_O")):
     """Draw which block each weight matrix copies to which: one row of panels for each layer.
@@ -51,30 +46,27 @@ def block_weights(layers, blocks, *, names=("W_Q", "W_K", "W_V", "W_O")):
     The weights are made of square blocks of equal width; ``blocks`` names them.
     """
     figure, axes = panels(len(names), len(layers), height=2.15, squeeze=False)
-    count = len(blocks)
-    for row, (k, w) in zip(axes, enumerate(layers, start=1), strict=True):
+    for k, (row, w) in enumerate(zip(axes, layers, strict=True), start=1):
         for axis, name in zip(row, names, strict=True):
-            W = getattr(w, name)
-            parts = W.reshape(count, len(W) // count, count, -1)
-            filled = (np.abs(parts).max(axis=(1, 3)) > 0).astype(float)
-            last = w is layers[-1]
-            paint(
-                axis,
-                filled,
-                numbers=False,
-                limit=1.2,
-                rows=blocks if axis is row[0] else None,
-                columns=blocks if last else None,
-            )
-            axis.tick_params(axis="x", rotation=90)
-            axis.set_xticks(np.arange(count + 1) - 0.5, minor=True)
-            axis.set_yticks(np.arange(count + 1) - 0.5, minor=True)
-            axis.grid(True, which="minor", color="#cccccc", linewidth=0.6)
-            axis.tick_params(which="minor", length=0)
+            rows = blocks if axis is row[0] else None
+            columns = blocks if w is layers[-1] else None
+            _blocks_of(axis, getattr(w, name), len(blocks), rows, columns)
             axis.set_title(f"{name} of layer {k}", loc="center", size=10)
         row[0].set_ylabel("from block")
     figure.supxlabel("to block", size=10.5)
     return figure
+
+
+def _blocks_of(axis, W, count, rows, columns):
+    parts = W.reshape(count, len(W) // count, count, -1)
+    filled = (np.abs(parts).max(axis=(1, 3)) > 0).astype(float)  # (count, count)
+    paint(axis, filled, numbers=False, limit=1.2, rows=rows, columns=columns)
+    axis.tick_params(axis="x", rotation=90)
+    edges = np.arange(count + 1) - 0.5
+    axis.set_xticks(edges, minor=True)
+    axis.set_yticks(edges, minor=True)
+    axis.grid(True, which="minor", color="#cccccc", linewidth=0.6)
+    axis.tick_params(which="minor", length=0)
 
 
 @styled
@@ -142,17 +134,32 @@ def prediction_grid(words, p, tokens, *, title=""):
 
 
 @styled
-def top_tokens(named, *, title=""):
+def top_tokens(named):
     """Draw the most likely tokens as bars, one panel each: a name -> (words, probabilities)."""
     count = max(len(words) for words, _ in named.values())
     figure, axes = panels(len(named), height=0.9 + 0.26 * count, squeeze=False, sharex=True)
     for axis, (name, (words, p)) in zip(axes[0], named.items(), strict=True):
-        drawn = axis.barh(range(len(p)), p, color=COLOURS["out"], height=0.7)
-        axis.bar_label(drawn, [f"{value:.2f}" for value in p], padding=2, size=9)
-        axis.set_yticks(range(len(p)), words)
-        axis.set(xlim=(0, 1.18), xticks=[0, 0.5, 1], xlabel="probability")
-        axis.invert_yaxis()
-        axis.set_title(name, loc="left", size=10.5)
-    if title:
-        figure.suptitle(title, size=11)
+        _token_bars(axis, words, p, name)
     return figure
+
+
+@styled
+def scrubber(words, p, *, title=""):
+    """Draw the most likely tokens at one depth.
+
+    The frame is fixed, so that it stands still while a slider moves; that also saves the time of
+    laying it out.
+    """
+    figure, axis = panels(height=0.9 + 0.26 * len(words), layout="none")
+    figure.subplots_adjust(left=0.2, right=0.97, bottom=0.17, top=0.89)
+    _token_bars(axis, words, p, title)
+    return figure
+
+
+def _token_bars(axis, words, p, title):
+    drawn = axis.barh(range(len(p)), p, color=COLOURS["out"], height=0.7)
+    axis.bar_label(drawn, [f"{value:.2f}" for value in p], padding=2, size=9)
+    axis.set_yticks(range(len(p)), words)
+    axis.set(xlim=(0, 1.18), xticks=[0, 0.5, 1], xlabel="probability")
+    axis.invert_yaxis()
+    axis.set_title(title, loc="left", size=10.5)
