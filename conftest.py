@@ -16,6 +16,9 @@ def pytest_configure(config):
     # cache could hide a mistake. Workers and notebook kernels inherit the variable.
     if not hasattr(config, "workerinput"):
         config.kernel_cache = os.environ[_CACHE] = tempfile.mkdtemp(prefix="left-context-")
+        if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+            # Dozens of processes import the same packages. What one has compiled serves the others.
+            os.environ["PYTHONPYCACHEPREFIX"] = str(Path(config.kernel_cache, "bytecode"))
         # Two processes share the cores. Threads of one that wait for those of the other would make
         # matrix products many times slower than one thread each.
         for library in ("OPENBLAS", "OMP", "MKL"):

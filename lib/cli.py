@@ -1,7 +1,8 @@
 """The command `course`: what it prints, and with which code it ends.
 
-The work itself is done elsewhere: `lib.notebooks` runs and builds chapters, `lib.doctor` examines,
-`lib.engine` speaks. They are imported inside the commands, so that `course --help` is quick.
+The work itself is done elsewhere: `lib.notebooks` runs and builds notebooks, `lib.exercises`
+judges, `lib.doctor` examines, `lib.engine` speaks. They are imported inside the commands, so that
+`course --help` is quick.
 
 Codes: 0 done; 1 the run itself failed; 2 the input was wrong; 130 ended by Ctrl-C.
 """
@@ -26,6 +27,7 @@ from lib.errors import CourseError
 if TYPE_CHECKING:
     from lib.doctor import Finding
     from lib.engine.llama import Llama
+    from lib.exercises.checking import Exercise, Verdict
     from lib.notebooks import Failure
 
 try:
@@ -204,37 +206,180 @@ def run(names: Names = None, timeout: Timeout = 60) -> None:
 
 @app.command()
 def build(
-    names: Names = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NOTEBOOK]...", help="Paths, or 01 for short; everything if none."),
+    ] = None,
     timeout: Timeout = 60,
     check: Annotated[
         bool, typer.Option("--check", help="Name what would change; write nothing.")
     ] = False,
 ) -> None:
-    """Execute chapters and store their outputs.
+    """Execute notebooks, store their outputs, make exercises.
 
-    This is for those who write the course. What did not change keeps its bytes.
+    This is for those who write the course: chapters first, then solutions, then the exercises,
+    which are made from the solutions. What did not change keeps its bytes.
     """
     from lib import notebooks
 
-    paths = notebooks.locate(names or [])
-    total = sum(len(notebooks.runnable(notebooks.read_notebook(path))) for path in paths)
-    lines, code = [], 0
+    paths = notebooks.locate(names or [], folders=(notebooks.FOLDER, notebooks.SOLUTIONS))
+    # An exercise is not executed: it is made from its solution.
+    run = [path for path in paths if path.resolve().parent.name != notebooks.EXERCISES]
+    total = sum(len(notebooks.runnable(notebooks.read_notebook(path))) for path in run)
+    words = {}
     with _progress(total) as bar:
-        for path in paths:
-            bar.begin(path.stem)
-            built = notebooks.build(path, timeout, check, bar.advance)
-            if built.run.failure is not None:
-                bar.skip(built.run.total - built.run.cells)
-                bar.show_failure(path, built.run.failure)
-                word, code = "failed, nothing written", FAILED
-            elif built.changed:
-                word, code = ("would change", FAILED) if check else ("written", code)
-            else:
-                word = "unchanged"
-            lines.append(f"{path.stem}: {word}")
-    _console().print("\n".join(lines), soft_wrap=True)
-    if code:
-        raise typer.Exit(code)
+        for path in run:
+            words[path] = _build_one(path, timeout, check, bar)
+    for path, word in words.items():
+        _console().print(f"{_name(path)}: {word}", soft_wrap=True)
+    made = [_make_exercise(path, words.get(path), check) for path in paths if _has_exercise(path)]
+    bad = (_FAILED_BUILD, _WOULD_CHANGE)
+    if not all(made) or any(word in bad for word in words.values()):
+        raise typer.Exit(FAILED)
+
+
+_FAILED_BUILD, _WOULD_CHANGE = "failed, nothing written", "would change"
+
+
+def _name(path: Path) -> str:
+    """Return what a notebook is called in a list; a chapter goes by its name alone."""
+    from lib import notebooks
+
+    folder = path.resolve().parent.name
+    mentioned = folder in (notebooks.SOLUTIONS, notebooks.EXERCISES)
+    return f"{folder}/{path.stem}" if mentioned else path.stem
+
+
+def _build_one(path: Path, timeout: float, check: bool, bar: _Bar) -> str:
+    """Build a notebook and return a word on it."""
+    from lib import notebooks
+
+    bar.begin(path.stem)
+    built = notebooks.build(path, timeout, check, bar.advance)
+    if built.run.failure is not None:
+        bar.skip(built.run.total - built.run.cells)
+        bar.show_failure(path, built.run.failure)
+        return _FAILED_BUILD
+    if built.changed:
+        return _WOULD_CHANGE if check else "written"
+    return "unchanged"
+
+
+def _has_exercise(path: Path) -> bool:
+    from lib import notebooks
+
+    return path.resolve().parent.name in (notebooks.SOLUTIONS, notebooks.EXERCISES)
+
+
+def _make_exercise(path: Path, word: str | None, check: bool) -> bool:
+    """Make the exercise of a solution that runs, say what came of it, tell whether it is fine."""
+    from lib.exercises import deriving
+
+    if word == _FAILED_BUILD:
+        return False
+    solution = deriving.solution_of(path)
+    try:
+        changed = deriving.store(solution, check)
+    except CourseError as error:  # one that cannot be made does not stop the others
+        _say_error(str(error))
+        return False
+    said = (_WOULD_CHANGE if check else "written") if changed else "unchanged"
+    _console().print(f"{_name(deriving.exercise_of(solution))}: {said}", soft_wrap=True)
+    return not (check and changed)
+
+
+# --- course check --------------------------------------------------------------------------------
+
+Exercises = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[EXERCISE]...", help="Paths, or 01 for short; all exercises if none."),
+]
+
+
+@app.command()
+def check(names: Exercises = None, timeout: Timeout = 60) -> None:
+    """Judge your answers to the exercises.
+
+    Save the notebook first: its file is read, and never written. Code 0 means that every task is
+    right, 1 that some are not, 2 that a notebook could not be read.
+    """
+    from lib.exercises import checking
+
+    exercises, unreadable = _read_exercises(names or [], checking)
+    verdicts = {}
+    with _progress(sum(len(exercise.questions) for exercise in exercises)) as bar:
+        for exercise in exercises:
+            bar.begin(exercise.path.stem)
+            verdicts[exercise.path] = checking.judge(exercise, timeout, bar.advance)
+    for path, judged in verdicts.items():
+        _show_verdicts(path, judged)
+    for sentence in unreadable:
+        _say_error(sentence)
+    every = [verdict for judged in verdicts.values() for verdict in judged]
+    if every:
+        _console().print(_closing_line(verdicts), soft_wrap=True)
+    if unreadable:
+        raise typer.Exit(WRONG_INPUT)
+    if any(verdict.word != checking.RIGHT for verdict in every):
+        raise typer.Exit(FAILED)
+
+
+def _read_exercises(names: Sequence[str], checking) -> tuple[list[Exercise], list[str]]:
+    """Read the notebooks that can be read; return a sentence on each of the others."""
+    from lib import notebooks
+
+    root = notebooks.find_root()
+    paths = names or [str(path) for path in notebooks.chapters(root, notebooks.EXERCISES)]
+    if not paths:
+        raise CourseError(f"The exercises are not here: {root} holds no folder of that name")
+    exercises, unreadable = [], []
+    for name in paths:
+        try:
+            (path,) = notebooks.locate([name], folders=(notebooks.EXERCISES,))
+            exercises.append(checking.read(path, root))
+        except CourseError as error:
+            unreadable.append(str(error))
+    return exercises, unreadable
+
+
+def _show_verdicts(path: Path, judged: Sequence[Verdict]) -> None:
+    """Print a table of one exercise, and below it why what failed did."""
+    from lib.exercises.checking import RIGHT, UNANSWERED
+
+    colours = {RIGHT: "green", UNANSWERED: "dim"}
+    table = _table(path.stem, "task", "verdict", justify="left")
+    for verdict in judged:
+        colour = colours.get(verdict.word, "yellow")
+        table.add_row(verdict.task, verdict.title, verdict.word, style=colour)
+    _console().print(table)
+    begun = any(verdict.word != UNANSWERED for verdict in judged)
+    for verdict in judged:
+        if verdict.word != RIGHT and begun:
+            message = verdict.message.replace("\n", "\n    ")
+            _console().print(f"{verdict.task}: {verdict.word}\n    {message}\n", soft_wrap=True)
+
+
+def _closing_line(verdicts: dict[Path, Sequence[Verdict]]) -> str:
+    """Return how many are right, and where to go on."""
+    from lib.exercises.checking import RIGHT, UNANSWERED
+
+    every = [(path, verdict) for path, judged in verdicts.items() for verdict in judged]
+    right = sum(verdict.word == RIGHT for _, verdict in every)
+    if right == len(every):
+        return "Everything is right." if right > 1 else "It is right."
+    path, first = next(pair for pair in every if pair[1].word != RIGHT)
+    if all(verdict.word == UNANSWERED for _, verdict in every):
+        return (
+            f"Nothing is answered yet. A good place to begin is {first.task}: open "
+            f"{_short(path)} (course lab), fill in the answer cell, save, and come back."
+        )
+    return f"{right} of {len(every)} tasks are right. Go on with {first.task} in {_short(path)}."
+
+
+def _short(path: Path) -> str:
+    here = Path.cwd()
+    full = path.resolve()
+    return full.relative_to(here).as_posix() if full.is_relative_to(here) else str(path)
 
 
 class _Bar:

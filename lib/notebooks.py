@@ -1,7 +1,7 @@
-"""Find the chapters, run them, and store their outputs.
+"""Find the notebooks of the course, run them, and store their outputs.
 
-A chapter is run in memory by `execute`, which never writes. `build` runs a copy and stores it in
-a form that depends on the chapter and the code alone, so that building twice gives the same bytes.
+A notebook is run in memory by `execute`, which never writes. `build` runs a copy and stores it in
+a form that depends on the notebook and the code alone, so that building twice gives the same bytes.
 nbclient and nbformat are imported where they are used: `course --help` need not wait for them.
 """
 
@@ -10,13 +10,14 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,7 @@ from lib.errors import CourseError
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-FOLDER = "notebooks"
+FOLDER, SOLUTIONS, EXERCISES = "notebooks", "solutions", "exercises"
 CHAPTER = "[0-9][0-9]_*.ipynb"
 VARYING = "nbval-ignore-output"  # the tag of cells whose output depends on time or machine
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
@@ -71,20 +72,24 @@ def find_root(start: Path | None = None) -> Path:
     )
 
 
-def chapters(root: Path) -> list[Path]:
-    """Return the chapters of the course in reading order."""
-    return sorted((root / FOLDER).glob(CHAPTER))
+def chapters(root: Path, folder: str = FOLDER) -> list[Path]:
+    """Return the chapters of the course, or the notebooks of another folder, in reading order."""
+    return sorted((root / folder).glob(CHAPTER))
 
 
-def locate(names: Iterable[str], start: Path | None = None) -> list[Path]:
-    """Turn the names that a reader types into paths; no name at all means every chapter.
+def locate(
+    names: Iterable[str], start: Path | None = None, folders: Sequence[str] = (FOLDER,)
+) -> list[Path]:
+    """Turn the names that a reader types into paths; no name at all means every notebook.
 
     Parameters
     ----------
     names : iterable of str
-        Paths, or chapters by the beginning of their name: `01`, `1`, `01_single_head_attention`.
+        Paths, or notebooks by the beginning of their name: `01`, `1`, `01_single_head_attention`.
     start : Path, optional
         Where the search for the course begins (see `find_root`).
+    folders : sequence of str
+        The folders of the course to look in. A name is looked for in one after the other.
 
     Raises
     ------
@@ -93,26 +98,31 @@ def locate(names: Iterable[str], start: Path | None = None) -> list[Path]:
     """
     names = list(names)
     if not names:
-        return chapters(find_root(start))
-    return [_locate_one(name, start) for name in names]
+        root = find_root(start)
+        return [path for folder in folders for path in chapters(root, folder)]
+    return [_locate_one(name, start, folders) for name in names]
 
 
-def _locate_one(name: str, start: Path | None) -> Path:
+def _locate_one(name: str, start: Path | None, folders: Sequence[str]) -> Path:
     path = Path(name)
     if path.is_file():
         return path
     if path.suffix == ".ipynb" and path.name != name:
         raise CourseError(f"There is no notebook {name}: the file does not exist.")
-    known = chapters(find_root(start))
+    root = find_root(start)
     beginning = f"{int(name):02d}_" if name.isdecimal() else path.stem
-    fitting = [c for c in known if c.stem == beginning] or [
-        c for c in known if beginning and c.stem.startswith(beginning)
-    ]
-    if len(fitting) == 1:
-        return fitting[0]
-    if fitting:
-        raise CourseError(f"{name!r} fits several chapters: {_stems(fitting)}; type more of one.")
-    raise CourseError(f"There is no notebook {name!r}; the chapters are {_stems(known)}.")
+    for folder in folders:
+        known = chapters(root, folder)
+        fitting = [c for c in known if c.stem == beginning] or [
+            c for c in known if beginning and c.stem.startswith(beginning)
+        ]
+        if len(fitting) == 1:
+            return fitting[0]
+        if fitting:
+            raise CourseError(f"{name!r} fits several: {_stems(fitting)}; type more of one.")
+    kind = "chapters" if folders[0] == FOLDER else folders[0]
+    known = chapters(root, folders[0])
+    raise CourseError(f"There is no notebook {name!r}; the {kind} are {_stems(known)}.")
 
 
 def _stems(paths: list[Path]) -> str:
@@ -196,6 +206,23 @@ class Failure:
 
 
 @dataclass(frozen=True)
+class Fault:
+    """What went wrong in a cell."""
+
+    name: str  # of the exception; empty where the kernel itself gave up
+    text: str  # what the exception says, or what became of the kernel
+
+    def __str__(self) -> str:
+        line = _first_line(self.text)
+        return f"{self.name}: {line}" if self.name else line
+
+    @property
+    def fatal(self) -> bool:
+        """Whether the kernel can run no further cell."""
+        return not self.name
+
+
+@dataclass(frozen=True)
 class Run:
     """One execution of one notebook."""
 
@@ -246,15 +273,16 @@ def execute(
     CourseError
         If `timeout` is not positive.
     """
-    if not timeout > 0:
+    if not 0 < timeout < math.inf:
         raise CourseError(f"timeout must be a positive number of seconds, got {timeout}.")
     notebook = copy.deepcopy(notebook)
     indices, begun, done, failure = runnable(notebook), time.perf_counter(), 0, None
     try:
-        with _kernel(notebook, folder, timeout) as run_cell:
+        with kernel(notebook, folder, timeout) as run_cell:
             for number, index in enumerate(indices, start=1):
-                if (error := run_cell(index, number)) is not None:
-                    failure = Failure(number, _first_line(notebook.cells[index].source), error)
+                if (fault := run_cell(index, number)) is not None:
+                    line = _first_line(notebook.cells[index].source)
+                    failure = Failure(number, line, str(fault))
                     break
                 done = number
                 after_cell()
@@ -264,10 +292,25 @@ def execute(
 
 
 @contextmanager
-def _kernel(
+def kernel(
     notebook: NotebookNode, folder: Path, timeout: float
-) -> Iterator[Callable[[int, int], str | None]]:
-    """Start a kernel, yield a function that runs a cell and returns its error, stop the kernel."""
+) -> Iterator[Callable[..., Fault | None]]:
+    """Start a kernel, yield a function that runs a cell, stop the kernel.
+
+    Parameters
+    ----------
+    notebook : NotebookNode
+        Its cells receive their outputs in place.
+    folder, timeout
+        As in `execute`.
+
+    Yields
+    ------
+    callable
+        ``run_cell(index, number, seconds=timeout)`` runs the cell at this index, with this number
+        in its prompt, and returns what went wrong, or None. After a fault that is fatal no further
+        cell can run.
+    """
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
@@ -275,24 +318,25 @@ def _kernel(
         notebook,
         kernel_name="python3",
         kernel_manager_class=_manager_class(),
-        timeout=timeout,
+        timeout=math.ceil(timeout),
         # Recent kernels warn of an unencrypted line, which here never leaves the machine.
         extra_arguments=["--log-level=ERROR"],
     )
     client.log.disabled = True  # what it logs, we report
 
-    def run_cell(index: int, number: int) -> str | None:
+    def run_cell(index: int, number: int, seconds: float = timeout) -> Fault | None:
+        client.timeout = math.ceil(seconds)  # nbclient counts whole seconds
         try:
             client.execute_cell(notebook.cells[index], index, execution_count=number)
             return None
         except CellExecutionError as error:
-            return f"{error.ename}: {_first_line(error.evalue)}"
+            return Fault(error.ename or "Error", error.evalue)
         except BaseException as error:
             client.shutdown_kernel = "immediate"  # a busy kernel would not hear a polite word
             if isinstance(error, CellTimeoutError):
-                return f"the cell took longer than {timeout:g} s"
+                return Fault("", f"the cell took longer than {seconds:g} s")
             if isinstance(error, DeadKernelError):
-                return "the kernel died while it ran the cell"
+                return Fault("", "the kernel died while it ran the cell")
             raise
 
     with warnings.catch_warnings():
@@ -366,10 +410,10 @@ def build(
         return Build(run, changed=False)
     fresh = tidy(run.notebook, _home_of(path))
     text = path.read_text(encoding="utf-8")
-    if _dump(_with_varying_outputs_of(stored, fresh)) == text:
+    if dump(_with_varying_outputs_of(stored, fresh)) == text:
         return Build(run, changed=False)
     if not check:
-        _replace(path, _dump(fresh))
+        replace(path, dump(fresh))
     return Build(run, changed=True)
 
 
@@ -460,13 +504,21 @@ def _with_varying_outputs_of(stored: NotebookNode, fresh: NotebookNode) -> Noteb
     return kept
 
 
-def _dump(notebook: NotebookNode) -> str:
+def dump(notebook: NotebookNode) -> str:
+    """Return a notebook as it is stored: the text of its file."""
     import nbformat
 
     return nbformat.writes(notebook, version=nbformat.NO_CONVERT).rstrip("\n") + "\n"
 
 
-def _replace(path: Path, text: str) -> None:
+def replace(path: Path, text: str) -> None:
+    """Write a file in one step, so that it is never half written.
+
+    Raises
+    ------
+    CourseError
+        If it cannot be written; what was there is still whole.
+    """
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".tmp")
     except OSError as error:
@@ -474,7 +526,10 @@ def _replace(path: Path, text: str) -> None:
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
-        shutil.copymode(path, temporary)
+        if path.exists():
+            shutil.copymode(path, temporary)
+        else:
+            Path(temporary).chmod(0o644)  # a temporary file is its owner's alone
         Path(temporary).replace(path)
     except OSError as error:
         raise CourseError(f"{path} cannot be written: {error.strerror}.") from None

@@ -74,7 +74,7 @@ def course_process(*arguments, **options):
 def test_alone_it_prints_what_there_is(capsys):
     assert cli.main([]) == 0
     out, err = capsys.readouterr()
-    for command in ("lab", "run", "build", "say", "doctor"):
+    for command in ("lab", "run", "build", "check", "say", "doctor"):
         assert re.search(rf"^  {command}  +[A-Z]", out, re.MULTILINE)
     assert "..." not in out.split("Commands:")[1]  # each is said in a line that fits
     assert err == ""
@@ -310,6 +310,61 @@ def test_build_keeps_a_failing_chapter_and_builds_the_others(course, canned, cap
     assert out == "01_next: failed, nothing written\n00_start_here: written\n"
     assert "cell [2]" in err
     assert failing.read_bytes() == before
+
+
+SOLVED = """\
+### BEGIN SOLUTION
+#: x = ...
+x = 6 * 7
+### END SOLUTION"""
+
+
+def solve(path, source=SOLVED):
+    write(path, source)
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells[0].metadata["nbgrader"] = {"solution": True, "grade_id": "c0"}
+    nbformat.write(notebook, path)
+
+
+def test_build_makes_the_exercises_from_the_solutions(course, canned, capsys):
+    write(course / "notebooks" / "01_next.ipynb", "1")
+    solve(course / "solutions" / "01_a.ipynb")
+    solve(course / "solutions" / "02_b.ipynb")
+    names = ["00_start_here", "01_next", "solutions/01_a", "solutions/02_b"]
+    names += ["exercises/01_a", "exercises/02_b"]
+
+    def said(word):
+        return "".join(f"{name}: {word}\n" for name in names)
+
+    assert cli.main(["build", "--check"]) == 1
+    assert capsys.readouterr().out == said("would change")
+    assert not (course / "exercises").exists()
+    assert cli.main(["build"]) == 0
+    assert capsys.readouterr().out == said("written")
+    made = nbformat.read(course / "exercises" / "01_a.ipynb", as_version=4)
+    assert [cell.source for cell in made.cells] == ["x = ..."]
+    assert cli.main(["build", "--check"]) == 0
+    assert capsys.readouterr().out == said("unchanged")
+
+
+def test_build_of_one_exercise_executes_nothing(course, monkeypatch, capsys):
+    monkeypatch.setattr(notebooks, "execute", None)
+    solve(course / "solutions" / "01_a.ipynb")
+    write(course / "exercises" / "01_a.ipynb", "x = 2")
+    assert cli.main(["build", "exercises/01_a.ipynb"]) == 0
+    assert capsys.readouterr().out == "exercises/01_a: written\n"
+
+
+def test_build_makes_no_exercise_of_what_fails_and_goes_on(course, canned, capsys):
+    solve(course / "solutions" / "01_a.ipynb", SOLVED.replace("7", "7 / 0"))
+    solve(course / "solutions" / "02_b.ipynb", SOLVED.replace("### END", "# end"))
+    solve(course / "solutions" / "03_c.ipynb")
+    assert cli.main(["build", "01_a", "02_b", "03_c"]) == 1
+    out, err = capsys.readouterr()
+    assert "solutions/01_a: failed, nothing written\n" in out
+    assert "'### BEGIN SOLUTION' has no '### END SOLUTION' after it" in err
+    assert out.endswith("exercises/03_c: written\n")
+    assert [path.name for path in (course / "exercises").iterdir()] == ["03_c.ipynb"]
 
 
 # --- course say ----------------------------------------------------------------------------------

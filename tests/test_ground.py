@@ -1,5 +1,6 @@
 """The ground: what pyproject.toml, environment.yml and the README promise stays in step."""
 
+import json
 import re
 import subprocess
 import sys
@@ -56,12 +57,11 @@ def test_ci_runs_the_readme_s_commands():
     assert ci.index("pip install uv") < ci.index("uv run pytest")
 
 
-def test_readme_lists_every_chapter_and_its_links_lead_somewhere():
+@pytest.mark.parametrize("folder", ["notebooks", "exercises"])
+def test_readme_lists_every_chapter_and_exercise(folder):
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    for chapter in (ROOT / "notebooks").glob("*.ipynb"):
-        assert f"](notebooks/{chapter.name})" in readme
-    for target in re.findall(r"\]\(([^)#]+)\)", readme):
-        assert (ROOT / target).exists(), target
+    for notebook in (ROOT / folder).glob("*.ipynb"):
+        assert f"]({folder}/{notebook.name})" in readme
 
 
 LIGHT = """
@@ -128,3 +128,19 @@ def test_numba_is_imported_in_one_place(path):
     if path.name != "jit.py":
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"^\s*(import|from) numba", text, re.MULTILINE)
+
+
+PAGES = sorted(
+    [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    + [path for name in ("notebooks", "solutions", "exercises") for path in (ROOT / name).glob("*")]
+)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_every_link_leads_somewhere(page):
+    text = page.read_text(encoding="utf-8")
+    if page.suffix == ".ipynb":
+        cells = json.loads(text)["cells"]
+        text = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
+    for target in re.findall(r"\]\(([^)#\s]+)\)", text):
+        assert target.startswith("https://") or (page.parent / target).exists(), target

@@ -127,6 +127,21 @@ def test_short_names(three, name, stem):
     assert notebooks.locate([name], three) == [three / "notebooks" / f"{stem}.ipynb"]
 
 
+def test_names_are_looked_for_in_one_folder_after_the_other(three):
+    one = write(three / "solutions" / "01_ordering.ipynb")
+    two = write(three / "solutions" / "02_roles.ipynb")
+    folders = ("notebooks", "solutions")
+    assert notebooks.locate(["02", "01_ord", "12"], three, folders) == [
+        two,
+        one,
+        three / "notebooks" / "12_last.ipynb",
+    ]
+    assert notebooks.locate([], three, folders)[-2:] == [one, two]
+    assert notebooks.locate(["1"], three, ["solutions"]) == [one]
+    with pytest.raises(CourseError, match="the solutions are 01_ordering, 02_roles"):
+        notebooks.locate(["3"], three, ["solutions"])
+
+
 def test_a_path_is_taken_as_it_is(three, tmp_path):
     own = write(tmp_path / "own.ipynb")
     assert notebooks.locate([str(own)], three) == [own]
@@ -135,7 +150,7 @@ def test_a_path_is_taken_as_it_is(three, tmp_path):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("01", "fits several chapters: 01_second, 01_single_head_attention"),
+        ("01", "fits several: 01_second, 01_single_head_attention"),
         ("7", "no notebook '7'; the chapters are 00_start_here, "),
         ("nowhere/00_start_here.ipynb", "the file does not exist"),
         ("", "no notebook ''"),
@@ -226,6 +241,18 @@ def test_a_run_stops_at_the_first_failing_cell_and_tells_which(tmp_path, source,
     assert contents(tmp_path) == before
 
 
+def test_a_kernel_gives_each_cell_its_time_and_tells_faults_apart(tmp_path):
+    path = write(tmp_path / "any.ipynb", "1", "raise KeyError('a\\nb')", "while True: pass")
+    notebook = notebooks.read_notebook(path)
+    with notebooks.kernel(notebook, tmp_path, 60) as run_cell:
+        assert run_cell(1, 7) is None
+        fault = run_cell(2, 8)
+        assert (fault.name, fault.text, fault.fatal) == ("KeyError", "'a\\nb'", False)
+        fault = run_cell(3, 9, 0.5)
+        assert (fault.text, fault.fatal) == ("the cell took longer than 0.5 s", True)
+    assert notebook.cells[1].execution_count == 7
+
+
 def test_a_kernel_that_does_not_start_is_a_failure(tmp_path, monkeypatch):
     import ipykernel.kernelspec
 
@@ -237,7 +264,7 @@ def test_a_kernel_that_does_not_start_is_a_failure(tmp_path, monkeypatch):
     assert run.failure.error.startswith("the kernel did not start: ")
 
 
-@pytest.mark.parametrize("timeout", [0, -1, float("nan")])
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf")])
 def test_a_timeout_must_be_positive(timeout):
     with pytest.raises(CourseError, match="timeout must be a positive number of seconds, got"):
         notebooks.execute(new_notebook(), Path(), timeout)

@@ -14,8 +14,7 @@ import numpy as np
 from lib import reference
 from lib.lab import example, hops
 from lib.lab.probes import movement, movements, nonlinearity
-from lib.lab.trace import trace_layer
-from lib.layer import random_layer, residual_layer
+from lib.layer import random_layer
 from lib.stack import random_stack
 
 D, D_FF = 4, 16  # d_ff = 4 d, as in most models
@@ -129,19 +128,33 @@ def extreme_weights():
     return float(weights.min()), float(weights.max())
 
 
+def stages(X):
+    """Run the layer and keep every intermediate: a dict, in the order in which they are made."""
+    Q, K, V = X @ W.W_Q, X @ W.W_K, X @ W.W_V  # each (n, d)
+    scores = np.tril(Q @ K.T / math.sqrt(D))  # (n, n); those of the future are never used
+    weights = reference.causal_weights(Q, K)
+    O = weights @ V  # noqa: E741
+    S = O @ W.W_O
+    H = X + S
+    hidden = reference.gelu(H @ W.W_1 + W.b_1)  # (n, d_ff)
+    F = hidden @ W.W_2 + W.b_2
+    return {"X": X, "Q": Q, "K": K, "V": V, "scores": scores, "weights": weights, "O": O, "S": S,
+            "H": H, "hidden": hidden, "F": F, "Y": H + F}  # fmt: skip
+
+
 def intermediates(j, row):
     """Change token j and tell how far this row of each intermediate of the layer moves: a dict."""
     changed = X.copy()
     changed[j] += 1
-    stages = zip(trace_layer(changed, W, residual_layer), trace_layer(X, W, residual_layer),
-                 strict=True)  # fmt: skip
-    return {a.name: float(np.nanmax(np.abs(a.value[row] - b.value[row]))) for a, b in stages}
+    before, after = stages(X), stages(changed)
+    return {name: _gap(after[name][row], before[name][row]) for name in before}
 
 
 # --- Attention for one query, with something changed ---
 
 Q_LAST, K, V = X[-1] @ W.W_Q, X @ W.W_K, X @ W.W_V  # (d,), (n, d), (n, d)
 ORDER = [4, 0, 5, 2, 1, 3]
+SHIFT = np.array([1, -2, 3, 1])
 
 
 def pairs_shuffled(q, K, V):
@@ -156,12 +169,12 @@ def keys_shuffled(q, K, V):
 
 def keys_shifted(q, K, V):
     """Add the same vector to every key."""
-    return q, K + [1, -2, 3, 1], V
+    return q, K + SHIFT, V
 
 
 def values_shifted(q, K, V):
     """Add the same vector to every value."""
-    return q, K, V + [1, -2, 3, 1]
+    return q, K, V + SHIFT
 
 
 def pairs_twice(q, K, V):
@@ -268,19 +281,18 @@ def multiply_adds(X, cached=0):
         The outputs of the tokens that are not cached.
     """
     counts, outputs = Counter(), []
-    K, V = (X[:cached] @ W.W_K).tolist(), (X[:cached] @ W.W_V).tolist()
+    K, V = np.empty_like(X), np.empty_like(X)
+    K[:cached], V[:cached] = X[:cached] @ W.W_K, X[:cached] @ W.W_V  # not counted
 
     def product(part, a, B):  # (m,), (m, k) -> (k,)
         counts[part] += B.size
         return a @ B
 
-    for x in X[cached:]:
-        q, k, v = (product("projections", x, M) for M in (W.W_Q, W.W_K, W.W_V))
-        K.append(k)
-        V.append(v)
-        scores = product("scores and mean", q, np.array(K).T) / math.sqrt(D)
-        mean = product("scores and mean", reference.softmax(scores), np.array(V))
-        h = x + product("projections", mean, W.W_O)
+    for i in range(cached, len(X)):
+        q, K[i], V[i] = (product("projections", X[i], M) for M in (W.W_Q, W.W_K, W.W_V))
+        scores = product("scores and mean", q, K[: i + 1].T) / math.sqrt(D)
+        mean = product("scores and mean", reference.softmax(scores), V[: i + 1])
+        h = X[i] + product("projections", mean, W.W_O)
         hidden = reference.gelu(product("FFN", h, W.W_1) + W.b_1)
         outputs.append(h + product("FFN", hidden, W.W_2) + W.b_2)
     return counts, np.array(outputs)

@@ -543,7 +543,8 @@ def real_stack(seed, task, fault):
         model, healthy = real_model(), healthy_real_stack()
         parts = [real_parts(weights, model.config) for weights in model.layers]
         parts[sick - 1] = real_parts(model.layers[sick - 1], model.config, fault)
-        return healthy.stages[:sick], parts, healthy  # up to the fault the two are the same
+        known = [healthy.layer(k).X for k in range(1, sick + 1)]  # up to the fault the two agree
+        return known, parts, healthy
 
     told = sick if WARDS[task].told else None
     return PatientStack(f"{task} of seed {seed}", make, suspect=told)

@@ -66,7 +66,13 @@ def movements(f, X, change=1.0):
     Row i, column j is how far output i moves when token j changes: the coarse picture that
     `influence` draws finely, for functions of any precision. Arguments are those of `movement`.
     """
-    return np.stack([movement(f, X, j, change) for j in range(len(X))], axis=1)
+    before = np.float64(f(X))
+    moved = np.empty((len(X), len(X)))
+    for j in range(len(X)):
+        changed = np.array(X)
+        changed[j] += change
+        moved[:, j] = np.abs(np.float64(f(changed)) - before).max(axis=1)
+    return moved
 
 
 def score_factors(weights, other):

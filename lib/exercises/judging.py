@@ -1,0 +1,120 @@
+"""How an answer is judged: one small idea.
+
+A task knows its question, the form of its answer, how to judge one and what to say. `check` raises
+for an answer that is missing, malformed or wrong, each with a message of its own, and prints one
+fixed line for a right one. It never prints a verdict without raising: a notebook whose cells all
+ran is a notebook whose answers are right.
+"""
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lib.errors import CourseError
+
+
+class NotRight(Exception):
+    """An answer that is not right. A notebook shows the message alone, without a traceback."""
+
+    heading = ""
+
+    def _render_traceback_(self):  # IPython asks for this
+        return [f"{self.heading}: {self}"]
+
+
+class Unanswered(NotRight):
+    """The answer has not been given yet."""
+
+    heading = "Not answered yet"
+
+
+class Malformed(NotRight):
+    """The answer is not of the form that the task asks for."""
+
+    heading = "Not in the form of an answer"
+
+
+class Wrong(NotRight):
+    """The answer was understood, run, and refuted."""
+
+    heading = "Not right yet"
+
+
+@dataclass(frozen=True)
+class Task:
+    """One question and all that belongs to it.
+
+    Fields
+    ------
+    name : str
+        Number of the notebook and a word: ``"01.one_query"``.
+    title : str
+        What the table of `course check` shows.
+    form : str
+        What an answer looks like, with an example that is not the answer.
+    minutes, difficulty : int
+        Time for a first attempt; difficulty from 1 to 3.
+    judge : callable
+        ``judge(answer)`` returns what to say of a right answer, in a sentence or nothing, or raises
+        `NotRight`.
+    """
+
+    name: str
+    title: str
+    form: str
+    minutes: int
+    difficulty: int
+    judge: Callable
+
+
+# A module for each notebook; each has a list TASKS.
+MODULES = {
+    "01": "lib.exercises.t01_ordering",
+    "02": "lib.exercises.t02_roles",
+    "03": "lib.exercises.t03_debugging",
+    "04": "lib.exercises.t04_build_attention",
+    "05": "lib.exercises.t05_build_a_layer",
+    "06": "lib.exercises.t06_build_the_stack",
+    "07": "lib.exercises.t07_make_it_fast",
+}
+
+
+def tasks_of(notebook):
+    """Return the tasks of one notebook, by name; ``notebook`` is its number, such as ``"01"``."""
+    return {task.name: task for task in importlib.import_module(MODULES[notebook]).TASKS}
+
+
+def find(name):
+    """Return the task of this name.
+
+    Raises
+    ------
+    CourseError
+        There is none.
+    """
+    number = str(name).partition(".")[0]
+    tasks = tasks_of(number) if number in MODULES else {}
+    if name not in tasks:
+        raise CourseError(f"name should be the name of a task; it is {name!r}")
+    return tasks[name]
+
+
+# A widget draws the steps beside an answer cell; somebody may take it for the answer.
+WIDGET = (
+    "A widget helps to find an answer, but what is in it is lost when the notebook is closed. "
+    "The cell is the answer: paste the line that the widget shows into it."
+)
+
+
+def check(name, answer):
+    """Judge an answer: print one line if it is right, raise `NotRight` if it is not."""
+    task = find(name)
+    if answer is ... or answer is None:
+        raise Unanswered(f"{task.name}. The form is {task.form}.")
+    if {base.__module__.partition(".")[0] for base in type(answer).__mro__} & {
+        "ipywidgets",
+        "anywidget",
+    }:
+        raise Malformed(f"the answer is a widget. {WIDGET}")
+    said = task.judge(answer)
+    print(f"{task.name}: right." + (f" {said}" if said else ""))

@@ -1,0 +1,176 @@
+"""Exercise 02: what is right is measured, and what is wrong is refuted by an experiment."""
+
+import contextlib
+import io
+import re
+
+import numpy as np
+import pytest
+
+from lib.exercises import Malformed, NotRight, Unanswered, Wrong, check, roles
+from lib.exercises import t02_roles as t02
+from lib.exercises.judging import tasks_of
+from lib.lab import experiments as lab
+from tests.exercises.wrong.t02 import RIGHT, WRONG
+
+TASKS = tasks_of("02")
+CASES = [(name, *case) for name, cases in WRONG.items() for case in cases]
+CELL = "\nRun it yourself, in a cell of your own:\n\n"
+
+
+def run_cell(source):
+    """Run lines of a message in a namespace of their own and return the numbers they print."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(source, "<cell>", "exec"), {"__name__": "__main__"})
+    return [float(x) for x in re.findall(r"-?\d+\.?\d*(?:e-?\d+)?", printed.getvalue())]
+
+
+def shown(text):
+    """Return the measured numbers of a message: with two decimals, or before “multiply-adds”."""
+    numbers = re.findall(r"\d+\.\d\d|[\d,]+(?= multiply-adds)", text)
+    return [float(x.replace(",", "")) for x in numbers]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_right_answer_prints_one_line(name, capsys):
+    check(name, RIGHT[name])
+    assert re.fullmatch(rf"{name}: right\. [A-Z][^\n]+\.\n", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("name", "label", "answer", "message"), CASES, ids=[f"{c[0]} {c[1]}" for c in CASES]
+)
+def test_wrong_answers_get_the_message_meant_for_them(name, label, answer, message, capsys):
+    with pytest.raises(NotRight) as refusal:
+        check(name, answer)
+    text = f"{refusal.value.heading}: {refusal.value}"
+    assert re.search(message, text), text
+    assert capsys.readouterr().out == ""
+    assert (refusal.type is Wrong) == (CELL in text)
+
+
+def refusals():
+    """Return one wrong answer for each experiment of the exercise: task and answer."""
+    for letter, statement in t02.STATEMENTS.lettered.items():
+        if statement.calls:
+            yield "02.roles", letter
+    for letter, role in RIGHT["02.sorting"].items():
+        other = "neither" if role != "neither" else "both"
+        yield "02.sorting", {**RIGHT["02.sorting"], letter: other}
+    for name in ("one_step", "intermediates", "changes", "depths", "window", "hops", "lengths"):
+        right = RIGHT[f"02.{name}"]
+        for part, value in right.items():
+            yield f"02.{name}", {**right, part: another(value)}
+
+
+def another(value):
+    """Return a wrong prediction of the same kind."""
+    if type(value) is bool:
+        return not value
+    if type(value) is int:
+        return value + (1 if value < 3 else -1)
+    return value[1:] if value else ["X"]
+
+
+@pytest.mark.parametrize(("name", "answer"), list(refusals()))
+def test_the_lines_of_a_message_run_alone_and_print_its_numbers(name, answer):
+    with pytest.raises(Wrong) as refusal:
+        check(name, answer)
+    said, _, source = str(refusal.value).partition(CELL)
+    printed = run_cell(source)
+    assert shown(said)
+    for number in shown(said):  # rounded to two decimals: off by half of the last one at most
+        assert np.isclose(printed, number, rtol=0, atol=0.0051).any(), (number, printed)
+
+
+# --- What is right, derived a second time and by hand ---
+
+
+def test_roles_are_measured_and_every_one_of_the_four_occurs():
+    measured = {
+        letter: roles.ROLES[tuple(bool(p.holds(call.result())) for call in p.calls)]
+        for letter, p in t02.PROPERTIES.lettered.items()
+    }
+    assert measured == RIGHT["02.sorting"]
+    assert set(measured.values()) == set(roles.ROLES.values())
+
+
+def test_no_reading_is_near_the_border():
+    # What moves is far above MOVES, and is not shown as 0.00; what does not is far below it.
+    readings = []
+    for p in t02.PROPERTIES.properties:
+        if p.holds in (t02.there, t02.not_there):
+            readings += [call.result() for call in p.calls]
+    for prediction in (t02.ONE_STEP, t02.INTERMEDIATES, t02.CHANGES, t02.DEPTHS, t02.WINDOW,
+                       t02.HOPS):  # fmt: skip
+        for call in prediction.parts.values():
+            found = call.result()
+            readings += (
+                list(found.values()) if type(found) is dict else np.atleast_1d(found).tolist()
+            )
+    far = np.array(readings)
+    assert len(far) > 100
+    assert ((far > 0.01) | (far < roles.MOVES / 1000)).all(), np.sort(far)
+    assert (far > 0.01).sum() > 40
+
+
+def test_one_statement_is_right_and_it_is_not_the_first_nor_the_longest():
+    right = [s for s in t02.STATEMENTS.statements if not s.calls]
+    (letter,) = [k for k, s in t02.STATEMENTS.lettered.items() if s is right[0]]
+    assert len(right) == 1
+    assert letter == RIGHT["02.roles"] != "A"
+    assert len(right[0].text) < max(len(s.text) for s in t02.STATEMENTS.statements)
+
+
+def test_the_stack_gives_its_pointers_by_hand():
+    # Gus → Eve → Cid → Bob: what stands in Eve's vector is read in layer 1, and so on.
+    way = {}
+    person = lab.POINTS_TO[lab.NAMES.index("Gus")]
+    for depth in (1, 2, 3):
+        way[lab.NAMES[person]] = depth
+        person = lab.POINTS_TO[person]
+    assert {name: way.get(name, 0) for name in RIGHT["02.hops"]} == RIGHT["02.hops"]
+
+
+# --- How answers are read ---
+
+
+@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("nothing", [..., None])
+def test_an_open_answer_is_told_the_form(name, nothing):
+    with pytest.raises(Unanswered, match=re.escape(TASKS[name].form)):
+        check(name, nothing)
+
+
+@pytest.mark.parametrize("name", [name for name in TASKS if name != "02.roles"])
+def test_the_stub_of_the_notebook_is_an_open_answer(name):
+    with pytest.raises(Unanswered, match="still open"):
+        check(name, dict.fromkeys(RIGHT[name], ...))
+    some = dict(list(RIGHT[name].items())[:1])
+    with pytest.raises(Unanswered, match=f'still open: "{list(RIGHT[name])[1]}"'):
+        check(name, some)
+
+
+@pytest.mark.parametrize("form", [list, tuple, set])
+def test_positions_may_be_written_in_three_ways(form):
+    check("02.window", {key: form(reversed(value)) for key, value in RIGHT["02.window"].items()})
+
+
+def test_letters_and_roles_may_be_written_in_capitals_and_factors_as_floats():
+    check("02.roles", " e ")
+    check("02.sorting", {key: value.upper() for key, value in RIGHT["02.sorting"].items()})
+    check("02.lengths", {key: float(value) for key, value in RIGHT["02.lengths"].items()})
+
+
+@pytest.mark.parametrize("answer", [[], "x", 3, np.zeros(2), object(), {1: 2}, {"Bob": 3, 4: 1}])
+@pytest.mark.parametrize("name", [name for name in TASKS if name != "02.roles"])
+def test_what_is_no_dict_of_the_right_keys_is_malformed(name, answer):
+    with pytest.raises(Malformed, match="the answer (should be a dict|has a place for)"):
+        check(name, answer)
+
+
+def test_an_answer_is_not_changed():
+    answer = {key: list(value) for key, value in RIGHT["02.window"].items()}
+    check("02.window", answer)
+    assert answer == RIGHT["02.window"]

@@ -1,0 +1,195 @@
+"""Exercise 07: kernels judged by values and by counted work; and the counting itself."""
+
+import math
+
+import numpy as np
+import pytest
+
+from lib import attention
+from lib.errors import CourseError
+from lib.exercises import NotRight, Unanswered, check, counting
+from lib.exercises import t07_make_it_fast as t07
+from lib.exercises.counting import Number, Tally, counted, operations
+from lib.exercises.judging import tasks_of
+from lib.jit import kernel
+from tests.exercises.wrong.t07 import ALSO_RIGHT, RIGHT, WRONG
+
+CASES = [(name, *case) for name, cases in WRONG.items() for case in cases]
+SAID = {
+    "07.attend": "Right values, with 126 multiply-adds and 9 exponentials on 9 keys",
+    "07.causal": "Right values, with 273 multiply-adds and 21 exponentials on 6 tokens",
+    "07.multiply_adds": "It holds at one token of width 1; the width; the left context; both.",
+    "07.bytes": "It holds at one key and one value; the keys and values seen; the width;",
+    "07.bound": "What does little with each byte waits for the memory;",
+    "07.online": "Right values, with ",
+}
+
+
+@pytest.mark.parametrize("name", tasks_of("07"))
+def test_right_answers_pass(name, capsys):
+    check(name, RIGHT[name])
+    assert capsys.readouterr().out.startswith(f"{name}: right. {SAID[name]}")
+    for answer in ALSO_RIGHT[name]:
+        check(name, answer)
+
+
+@pytest.mark.parametrize(
+    ("name", "label", "answer", "message"), CASES, ids=[f"{c[0]} {c[1]}" for c in CASES]
+)
+def test_wrong_answers_fail_with_the_message_meant_for_them(name, label, answer, message):
+    with pytest.raises(NotRight, match=message):
+        check(name, answer)
+
+
+def test_every_task_has_eight_wrong_answers():
+    assert set(WRONG) == set(RIGHT) == set(tasks_of("07"))
+    assert min(map(len, WRONG.values())) >= 8
+
+
+def test_an_empty_kernel_is_unanswered():
+    @kernel
+    def attend_one(q, K, V, weights, out):
+        """Attend."""
+        ...
+
+    with pytest.raises(Unanswered, match="attend_one writes nothing into out yet"):
+        check("07.attend", attend_one)
+
+
+def test_where_numba_is_missing_a_plain_loop_is_enough(monkeypatch, capsys):
+    monkeypatch.setattr("lib.exercises.work.NUMBA", False)
+    check("07.attend", RIGHT["07.attend"].py_func)
+    assert "07.attend: right." in capsys.readouterr().out
+
+
+def test_the_counts_on_paper_are_those_of_the_formulas():
+    for n, d in [(1, 1), (3, 2), (7, 4)]:
+        assert t07.multiply_adds(n, d) == n * (n + 1) * d
+        assert t07.bytes_of_query(n, d, 2) == 4 * n * d
+
+
+def test_the_bounds_are_far_from_the_ridge():
+    for case in t07.CASES:
+        slow, fast = sorted(case.seconds.values(), reverse=True)
+        assert slow > 2 * fast
+    assert "".join(case.bound for case in t07.CASES) == "MMAMAA"
+    assert t07.CASES[0].bytes == 2 * 4096 * 64 * 4
+
+
+# --- Counting ------------------------------------------------------------------------------------
+
+
+def dot(a, b):
+    total = 0.0
+    for c in range(len(a)):
+        total += a[c] * b[c]
+    return total
+
+
+def test_a_dot_product_is_as_many_multiply_adds_as_it_is_long():
+    assert operations(dot, a=np.ones(5), b=np.ones(5)) == {"multiply-adds": 5, "reads": 10}
+
+
+def test_kernels_of_the_course_are_counted_with_the_kernels_that_they_call():
+    n, d, d_v = 5, 3, 2
+    arrays = {"q": (d,), "K": (n, d), "V": (n, d_v), "weights": (n,), "out": (d_v,)}
+    done = operations(attention._attend, **{k: np.ones(s) for k, s in arrays.items()})
+    assert done["multiply-adds"] == n * (d + d_v)
+    assert done["exponentials"] == n
+    assert done["multiplications"] == n  # the scale
+    assert done["divisions"] == n + 1  # by the sum, and 1 / √d
+    assert done["comparisons"] == n
+
+
+def numbers(*values):
+    tally = Tally()
+    return tally, *(Number(value, tally) for value in values)
+
+
+def test_a_product_is_added_once():
+    tally, a, b = numbers(2, 3)
+    product = a * b
+    assert (product + 1).value == 7
+    assert (product - 1).value == 5  # the product is there already: this one only subtracts
+    assert tally.done == {"multiplications": 0, "multiply-adds": 1, "additions": 1}
+
+
+def test_two_products_added_are_one_product_and_one_multiply_add():
+    tally, a, b = numbers(2, 3)
+    assert (a * b + b * b).value == 15
+    assert tally.done == {"multiplications": 1, "multiply-adds": 1}
+
+
+@pytest.mark.parametrize(
+    ("work", "value", "operation"),
+    [
+        (lambda x: 1 - x, -3, "additions"),
+        (lambda x: np.float32(2) * x, 8, "multiplications"),
+        (lambda x: 2 / x, 0.5, "divisions"),
+        (lambda x: x**2, 16, "multiplications"),
+        (lambda x: x**0.5, 2, "exponentials"),
+        (lambda x: math.e**x, math.exp(4), "exponentials"),
+        (lambda x: 1 / (x - x), math.inf, "divisions"),
+    ],
+)
+def test_each_operation_has_its_value_and_its_name(work, value, operation):
+    tally, x = numbers(4)
+    assert work(x).value == pytest.approx(value)
+    assert tally.done[operation] == 1
+
+
+def test_comparisons_are_counted():
+    tally, x, y = numbers(4, 2)
+    assert max(x, y, 3) is x
+    assert x > y
+    assert x != y
+    assert tally.done == {"comparisons": 4}
+
+
+def mathematics(x, out):
+    out[0] = math.exp(x[0]) + np.exp(x[1])
+    out[1] = np.sqrt(x[1]) * float(x[0])
+    own = np.zeros((2, 3), dtype=np.float32)
+    own[1, :] = x[0]
+    out[2] = own[1, 2]
+    out[3:] = own[1, :2]
+
+
+def test_mathematics_own_arrays_and_parts():
+    tally = Tally()
+    x, out = (counting._counting(k, np.arange(1, 6.0), tally) for k in ("x", "out"))
+    counting._twin(mathematics, tally, {})(x, out)
+    right = [math.e + math.exp(2), math.sqrt(2), 1, 1, 1]
+    assert out.values.tolist() == pytest.approx(right)
+    assert (tally.done["exponentials"], tally.done["square roots"]) == (2, 1)
+    assert [place for name, place in tally.reads if name == "x"] == [0, 1, 1, 0, 0]
+
+
+def test_reads_keep_their_places_through_views_and_transposes():
+    def corner(K):
+        return K.T[1][2]
+
+    assert counted(corner, {"K": np.zeros((4, 3))}).reads == [("K", 7)]
+
+
+@pytest.mark.parametrize(
+    ("function", "error"),
+    [
+        (lambda a: np.dot(a, a), CourseError),
+        (lambda a: np.exp(a), CourseError),
+        (lambda a: a @ a, TypeError),
+        (lambda a: a * 2, TypeError),
+        (lambda a: a[9], IndexError),
+    ],
+)
+def test_what_hides_a_loop_is_refused(function, error):
+    with pytest.raises(error):
+        counted(function, {"a": np.ones(3)})
+
+
+def test_one_pass_names_the_key_that_was_read_too_early():
+    tally = Tally()
+    tally.reads = [("K", 0), ("V", 0), ("K", t07.D), ("K", 2 * t07.D), ("V", t07.D_V)]
+    assert t07.one_pass(tally).startswith("It reads key 2 before it has used value 1")
+    tally.reads[3:] = [("V", t07.D_V), ("K", 2 * t07.D)]
+    assert t07.one_pass(tally) == ""
