@@ -6,31 +6,7 @@ import pytest
 from lib import reference
 from lib.exercises import NotRight, Unanswered, check
 from lib.exercises import t06_build_the_stack as t06
-from lib.exercises.judging import tasks_of
-from tests.exercises.wrong.t06 import ALSO_RIGHT, RIGHT, WRONG, loops
-
-CASES = [(name, *case) for name, cases in WRONG.items() for case in cases]
-SMALL = [name for name in RIGHT if name != "06.real_model"]
-
-
-@pytest.mark.parametrize("name", SMALL)
-def test_right_functions_pass(name, capsys):
-    for function in [RIGHT[name], *ALSO_RIGHT[name]]:
-        check(name, function)
-        assert capsys.readouterr().out.startswith(f"{name}: right. It holds at ")
-
-
-@pytest.mark.parametrize(
-    ("name", "label", "answer", "message"), CASES, ids=[f"{c[0]} {c[1]}" for c in CASES]
-)
-def test_wrong_functions_fail_with_the_message_meant_for_them(name, label, answer, message):
-    with pytest.raises(NotRight, match=message):
-        check(name, answer)
-
-
-def test_every_task_has_eight_mutants():
-    assert set(WRONG) == set(RIGHT) == set(tasks_of("06"))
-    assert min(map(len, WRONG.values())) >= 8
+from tests.exercises.wrong.t06 import loops
 
 
 def test_plain_loops_of_a_reader_finish_the_sentence(capsys):

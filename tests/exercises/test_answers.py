@@ -1,0 +1,45 @@
+"""The known answers to every task: right ones pass, each wrong one gets its own message."""
+
+import re
+
+import pytest
+
+from lib.exercises import check
+from lib.exercises.judging import tasks_of
+from tests.exercises.caught import answer_files, verdict
+
+FILES = answer_files()
+EIGHT = 8  # mistakes that an author must think of, for each task
+RIGHT = [
+    (task, answer)
+    for answers in FILES.values()
+    for task, first in answers.RIGHT.items()
+    for answer in (first, *getattr(answers, "ALSO_RIGHT", {}).get(task, []))
+]
+WRONG = [
+    pytest.param(task, answer, pattern, id=f"{task} {label}")
+    for number, answers in FILES.items()
+    if number != "02"  # whose own tests ask more of the same messages
+    for task, wrong in answers.WRONG.items()
+    for label, answer, pattern in wrong
+]
+
+
+@pytest.mark.parametrize(("task", "answer"), RIGHT, ids=[task for task, _ in RIGHT])
+def test_a_right_answer_prints_one_line(task, answer, capsys):
+    check(task, answer)
+    assert re.fullmatch(rf"{re.escape(task)}: right\..*\n", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(("task", "answer", "pattern"), WRONG)
+def test_a_wrong_answer_gets_the_message_meant_for_it(task, answer, pattern, capsys):
+    message = verdict(task, answer)
+    assert message, "it passes"
+    assert re.search(pattern, message), message
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("number", FILES)
+def test_for_every_task_a_right_answer_and_eight_wrong_ones_are_known(number):
+    assert set(FILES[number].RIGHT) == set(FILES[number].WRONG) == set(tasks_of(number))
+    assert min(map(len, FILES[number].WRONG.values())) >= EIGHT
