@@ -205,6 +205,10 @@ class Failure:
     error: str  # what Python said, in one line
 
 
+# From 3.13 on, Python has a name of its own, and a private one, for code that breaks off.
+_PUBLIC = {"_IncompleteInputError": "SyntaxError"}
+
+
 @dataclass(frozen=True)
 class Fault:
     """What went wrong in a cell."""
@@ -330,7 +334,7 @@ def kernel(
             client.execute_cell(notebook.cells[index], index, execution_count=number)
             return None
         except CellExecutionError as error:
-            return Fault(error.ename or "Error", error.evalue)
+            return Fault(_PUBLIC.get(error.ename, error.ename or "Error"), error.evalue)
         except BaseException as error:
             client.shutdown_kernel = "immediate"  # a busy kernel would not hear a polite word
             if isinstance(error, CellTimeoutError):
