@@ -23,7 +23,16 @@ MODEL_BYTES = 1_000_000_000  # weights as float32 (0.54 GB), their file, and the
 GB = 1e9
 
 # Packages that the chapters import, beside those with a row of their own.
-PACKAGES = ("matplotlib", "ipywidgets", "ipykernel", "nbclient", "gguf", "tokenizers", "jinja2")
+PACKAGES = (
+    "matplotlib",
+    "ipywidgets",
+    "anywidget",
+    "ipykernel",
+    "nbclient",
+    "gguf",
+    "tokenizers",
+    "jinja2",
+)
 
 # Features that decide how fast a kernel can be, by the names that LLVM gives them.
 FEATURES = {

@@ -1,5 +1,7 @@
 """Small things that the chapters print: the source of a function, a table, a time."""
 
+import ast
+import difflib
 import inspect
 import textwrap
 import time
@@ -14,6 +16,16 @@ def source(*functions):
     """Show the source of functions and kernels, as they stand in the library."""
     texts = [textwrap.dedent(inspect.getsource(source_of(function))) for function in functions]
     return Markdown("```python\n" + "\n\n".join(text.rstrip() for text in texts) + "\n```")
+
+
+def diff(before, after):
+    """Show what makes one function of another: lines that go (−) and lines that come (+).
+
+    Docstrings are left out; what stays is shown whole, so that the reader sees where it happens.
+    """
+    old, new = _code(before), _code(after)
+    lines = list(difflib.unified_diff(old, new, n=len(old), lineterm=""))
+    return Markdown("```diff\n" + "\n".join(lines[3:]) + "\n```")  # the first three are a head
 
 
 def table(header, rows):
@@ -40,6 +52,15 @@ def median_seconds(call, repeats=20):
         call()
         seconds.append(time.perf_counter() - start)
     return float(np.median(seconds))
+
+
+def _code(function):
+    """Return the lines of a function without its docstring."""
+    text = textwrap.dedent(inspect.getsource(source_of(function)))
+    lines, first = text.rstrip().split("\n"), ast.parse(text).body[0].body[0]
+    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+        del lines[first.lineno - 1 : first.end_lineno]
+    return lines
 
 
 def _cell(value):
