@@ -52,7 +52,7 @@ def among_the_values(V, out, tokens, *, title=""):
     axis.annotate("output", out[:2], xytext=(9, -13), textcoords="offset points", fontweight="bold")
     axis.set(title=title, xlabel="coordinate 0 of a value", ylabel="coordinate 1 of a value")
     axis.grid(True)
-    axis.margins(0.22)
+    axis.margins(x=0.32, y=0.18)
     return figure
 
 
