@@ -64,7 +64,7 @@ def growing(named, tokens):
     for axis, (name, array) in zip(axes[0], named.items(), strict=True):
         m, d = array.shape
         padded = np.vstack([array, np.full((len(tokens) - m, d), np.nan)])
-        paint(axis, padded, rows=tokens, columns=range(d), limit=limit, form=".2f")
+        paint(axis, padded, rows=tokens, columns=range(d), limit=limit, form=".1f")
         axis.set_title(f"{name}  ({m}, {d})", loc="center")
         axis.set(xlabel="coordinate")
     return figure
