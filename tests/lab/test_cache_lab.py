@@ -109,7 +109,7 @@ def test_a_growing_text_and_its_future_have_no_numbers():
     K = np.float32([[1, -2], [3, 4], [5, 6]])
     left, right = pictures.growing({"two": K[:2], "three": K}, tokens).axes
     assert words(left) == ["1.0", "−2.0", "3.0", "4.0"]
-    assert words(right) == ["1.0", "−2.0", "3.0", "4.0", "5.00", "6.00"]
+    assert words(right) == ["1.0", "−2.0", "3.0", "4.0", "5.0", "6.0"]
     assert left.get_title(loc="center") == "two  (2, 2)"
     weights = np.float32([[0.5, 0.5, 0], [0.25, 0.25, 0.5]])
     axis = pictures.queries_over_keys({"m = 2": weights}, tokens).axes[0]
