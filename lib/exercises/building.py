@@ -15,7 +15,7 @@ from functools import partial
 
 import numpy as np
 
-from lib.exercises.judging import Malformed, Unanswered, Wrong
+from lib.exercises.judging import Malformed, Unanswered, Wrong, listed
 
 # float32 keeps seven digits. An answer in float32 passes, and the closest mistake that a rung is
 # meant for, the tanh form of GELU, is still fifty times further away.
@@ -276,7 +276,7 @@ def _remarks(got, want):
     elif want.ndim == 2 and len(want) > 1:
         wrong = [i for i in range(len(want)) if not _close(got[i], want[i], TOLERANCE)]
         if len(wrong) < len(want):
-            yield f"Only {'row' if len(wrong) == 1 else 'rows'} {_listed(map(str, wrong))} differ."
+            yield f"Only {'row' if len(wrong) == 1 else 'rows'} {listed(map(str, wrong))} differ."
 
 
 def _ratio(got, want):
@@ -324,8 +324,3 @@ def _weights(w):
 
 def _semicolons(rungs):
     return "; ".join(rung.mechanism for rung in rungs)
-
-
-def _listed(words):
-    words = list(words)
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

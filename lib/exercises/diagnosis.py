@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lib.errors import CourseError
-from lib.exercises.judging import Malformed, NotRight, Unanswered, Wrong
+from lib.exercises.judging import Malformed, NotRight, Unanswered, Wrong, quoted
 from lib.lab.faults import NoModel, PatientStack, patient
 from lib.lab.probes import movements, nonlinearity, score_factors
 
@@ -303,10 +303,10 @@ class Diagnosis:
             )
         if unknown := [n for n in answer if type(n) is not str or n not in names]:
             raise Malformed(
-                f"the answer has a place for {_listed(names)}, not for {_shown(unknown[0])}."
+                f"the answer has a place for {quoted(names)}, not for {_shown(unknown[0])}."
             )
         if open_ := [n for n in names if answer.get(n) is None or answer[n] is ...]:
-            raise Unanswered(f"still open: {_listed(open_)}. The form is {self.form}.")
+            raise Unanswered(f"still open: {quoted(open_)}. The form is {self.form}.")
         for name in names:
             if type(answer[name]) is not KINDS[name]:
                 raise Malformed(
@@ -435,8 +435,3 @@ def _judged(found):
 def _shown(value):
     """Return what the reader wrote, cut short; of anything but a string, the type alone."""
     return f"{value!r:.60}" if type(value) is str else f"a name of type {type(value).__name__}"
-
-
-def _listed(names):
-    names = [f'"{name}"' for name in names]
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -99,6 +99,17 @@ def find(name):
     return tasks[name]
 
 
+def listed(words):
+    """Return words as a sentence lists them: “a, b and c”."""
+    words = list(words)
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def quoted(names):
+    """Return names as a sentence lists them, each in quotation marks."""
+    return listed(f'"{name}"' for name in names)
+
+
 # A widget draws the steps beside an answer cell; somebody may take it for the answer.
 WIDGET = (
     "A widget helps to find an answer, but what is in it is lost when the notebook is closed. "

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from lib.exercises.judging import Malformed, Wrong
+from lib.exercises.judging import Malformed, Wrong, listed
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Ordering:
         if missing:
             raise Wrong(
                 f"your step {place} is {letter} (“{step.text}”). It needs "
-                f"{_listed(self.words[name] for name in missing)}, "
+                f"{listed(self.words[name] for name in missing)}, "
                 "and no step before it has made that."
             )
 
@@ -163,11 +163,6 @@ def lettered_list(ordering):
 
     lines = [f"- **{letter}** · {step.text}" for letter, step in ordering.lettered.items()]
     return Markdown("\n".join(lines))
-
-
-def _listed(words):
-    words = list(words)
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def _numbers(array):

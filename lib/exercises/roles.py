@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from lib.exercises.judging import Malformed, Unanswered, Wrong
+from lib.exercises.judging import Malformed, Unanswered, Wrong, quoted
 from lib.lab import experiments
 
 # What moves at all moves by more than 0.01 here; rounding stays below 1e-6, in float32 too.
@@ -382,10 +382,10 @@ def entries(answer, names, form, read):
     names = list(names)
     if unknown := [key for key in answer if type(key) is not str or key not in names]:
         raise Malformed(
-            f"the answer has a place for {_listed(names)}, not for {_brief(unknown[0])}."
+            f"the answer has a place for {quoted(names)}, not for {_brief(unknown[0])}."
         )
     if open_ := [n for n in names if answer.get(n) is None or answer[n] is ...]:
-        raise Unanswered(f"still open: {_listed(open_)}. The form is {form}.")
+        raise Unanswered(f"still open: {quoted(open_)}. The form is {form}.")
     given = {}
     for name in names:
         try:
@@ -425,8 +425,3 @@ def _brief(value):
 
 def _layers(k):
     return f"{k} layer{'s' * (k > 1)}"
-
-
-def _listed(names):
-    names = [f'"{name}"' for name in names]
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
