@@ -248,6 +248,12 @@ def runnable(notebook: NotebookNode) -> list[int]:
     ]
 
 
+def check_timeout(timeout: float) -> None:
+    """Raise `CourseError` unless a cell's time limit is a positive number of seconds."""
+    if not 0 < timeout < math.inf:
+        raise CourseError(f"timeout must be a positive number of seconds, got {timeout}.")
+
+
 def execute(
     notebook: NotebookNode,
     folder: Path,
@@ -277,8 +283,7 @@ def execute(
     CourseError
         If `timeout` is not positive.
     """
-    if not 0 < timeout < math.inf:
-        raise CourseError(f"timeout must be a positive number of seconds, got {timeout}.")
+    check_timeout(timeout)
     notebook = copy.deepcopy(notebook)
     indices, begun, done, failure = runnable(notebook), time.perf_counter(), 0, None
     try:

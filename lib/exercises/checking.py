@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import ast
 import codecs
-import math
 import re
 import secrets
 from collections.abc import Callable
@@ -215,8 +214,7 @@ def judge(
     CourseError
         If `timeout` is not positive.
     """
-    if not 0 < timeout < math.inf:
-        raise CourseError(f"timeout must be a positive number of seconds, got {timeout}.")
+    notebooks.check_timeout(timeout)
     verdicts: dict[str, Verdict] = {}
 
     def give(question: _Question, word: str, message: str = "") -> None:
