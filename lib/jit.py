@@ -5,8 +5,13 @@ missing (Python in a browser) the decorators leave a function as it is, `NUMBA` 
 public functions of the core run the definitions of `lib.reference` instead.
 """
 
+import math
+
+import numpy as np
+
 try:
     import numba
+    import numba.extending
 except ImportError:
     numba = None
 
@@ -26,11 +31,53 @@ def kernel(function):
     return _compile(numba.njit, function, error_model="numpy", fastmath=FLOAT_RULES)
 
 
+def vector_kernel(function):
+    """Compile a function that holds vectors of `lib.engine.simd`.
+
+    It adds up in the order written, so that results don't depend on how the work is cut, and
+    lets other Python threads run meanwhile.
+    """
+    return _compile(numba.njit, function, error_model="numpy", nogil=True)
+
+
 def elementwise(function):
     """Compile a function of one number into one that maps over arrays, as a NumPy ufunc does."""
     if not NUMBA:
         return function
     return _compile(numba.vectorize, function, nopython=True, fastmath=FLOAT_RULES)
+
+
+def exp(x):
+    """Return e^x for one float32 number that is not above zero; e^−∞ is NaN in a kernel.
+
+    The exponential of a library takes one number at a time. In a kernel this one is `_exp`, which
+    the compiler can run on eight numbers or more at once.
+    """
+    return np.exp(x)
+
+
+LOG2_E, LN_2 = np.float32(1 / math.log(2)), np.float32(math.log(2))
+
+
+def _exp(x):
+    """e^x = 2^k e^r, with r between ± ln 2 / 2 and e^r by its Taylor series.
+
+    Its relative error is at most three roundings, and what one rounding of x would make.
+    """
+    if x < np.float32(-87.0):  # e^x is below the smallest normal number
+        return x - x  # zero; for −∞ NaN, so that an infinite score shows in the result
+    k = np.floor(x * LOG2_E + np.float32(0.5))
+    r = x - k * LN_2
+    power = np.float32(1.0)
+    for i in range(7, 0, -1):
+        power = np.float32(1.0) + r * power / np.float32(i)  # 1 + r/1 (1 + r/2 (1 + r/3 (…)))
+    exponent = (np.int32(k) + 127) << 23  # of 2^k, where a float32 number keeps it
+    return power * np.int32(exponent).view(np.float32)
+
+
+if NUMBA:
+    _options = {"error_model": "numpy", "fastmath": FLOAT_RULES}
+    numba.extending.overload(exp, jit_options=_options)(lambda x: _exp)
 
 
 def source_of(function):

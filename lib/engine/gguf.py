@@ -112,6 +112,15 @@ class GGUF:
     def tensor(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
         """Return tensor `name` as float32, having checked its shape.
 
+        Parameters and errors are those of `info`; a tensor of a type that `gguf` can't dequantise
+        is a ModelError too.
+        """
+        self.info(name, shape)
+        return self.tensors[name]
+
+    def info(self, name: str, shape: tuple[int, ...]) -> TensorInfo:
+        """Return tensor `name` as it lies in the file, having checked its shape.
+
         Parameters
         ----------
         name : str
@@ -122,18 +131,17 @@ class GGUF:
         Raises
         ------
         ModelError
-            If the tensor is missing, has another shape, or is of a type that `gguf` can't
-            dequantise.
+            If the tensor is missing or has another shape.
         """
         if name not in self.tensors:
             raise ModelError(f"{self.path} lacks the tensor `{name}`")
-        found = self.tensors.infos[name].shape
-        if found != shape:
+        found = self.tensors.infos[name]
+        if found.shape != shape:
             raise ModelError(
                 f"The tensor `{name}` of {self.path} should have the shape {shape}; "
-                f"it has the shape {found}"
+                f"it has the shape {found.shape}"
             )
-        return self.tensors[name]
+        return found
 
 
 def find_model() -> Path:

@@ -141,14 +141,7 @@ class Llama:
     @classmethod
     def load(cls, path: str | Path | None = None) -> "Llama":
         """Read a model file; see `load_model`."""
-        file = read_gguf(find_model() if path is None else path)
-        config = read_config(file)
-        tokenizer = Tokenizer(file)
-        if len(tokenizer) != config.vocabulary:
-            raise ModelError(
-                f"{file.path} lists {len(tokenizer)} tokens and has vectors for {config.vocabulary}"
-            )
-        _refuse_unknown_tensors(file, config)
+        file, config, tokenizer = open_model(path)
         embedding = file.tensor("token_embd.weight", (config.vocabulary, config.d))
         W_head = embedding.T
         if "output.weight" in file.tensors:
@@ -171,7 +164,7 @@ class Llama:
         CourseError
             If there are no tokens, or one is not in the vocabulary.
         """
-        return self.embedding[self._checked(tokens)]
+        return self.embedding[check_tokens(tokens, self.config)]
 
     @np.errstate(over="ignore", invalid="ignore")
     def head(self, X: np.ndarray) -> np.ndarray:
@@ -207,7 +200,7 @@ class Llama:
             If there are no tokens, one is not in the vocabulary, or they don't fit into the
             context. Nothing is computed or stored then.
         """
-        tokens = self._checked(tokens)
+        tokens = check_tokens(tokens, self.config)
         cache = self.new_cache(len(tokens)) if cache is None else cache
         X = stack(*self._start(tokens, cache))  # (n, d)
         cache.n += len(tokens)
@@ -218,7 +211,7 @@ class Llama:
 
         Parameters and errors are those of `logits`.
         """
-        tokens = self._checked(tokens)
+        tokens = check_tokens(tokens, self.config)
         return np.stack(stack_outputs(*self._start(tokens, self.new_cache(len(tokens)))))
 
     def _start(self, tokens: np.ndarray, cache: Cache):
@@ -228,20 +221,26 @@ class Llama:
         layers = list(zip(self.layers, cache.layers, strict=True))
         return self.embed(tokens), layers, partial(llama_layer, config=self.config)
 
-    def _checked(self, tokens: Sequence[int]) -> np.ndarray:  # -> (n,) int64
-        found = np.asarray(tokens)
-        if found.ndim != 1 or found.size == 0:
-            raise CourseError(
-                f"tokens should be a list of at least one token; its shape is {found.shape}"
-            )
-        if found.dtype.kind not in "iu":
-            raise CourseError(f"tokens should be whole numbers; they are of type {found.dtype}")
-        bad = found[(found < 0) | (found >= self.config.vocabulary)]
-        if bad.size:
-            raise CourseError(
-                f"tokens should be 0 to {self.config.vocabulary - 1}; one is {bad[0]}"
-            )
-        return found.astype(np.int64)
+
+def check_tokens(tokens: Sequence[int], config: LlamaConfig) -> np.ndarray:  # -> (n,) int64
+    """Return tokens as an array.
+
+    Raises
+    ------
+    CourseError
+        If there are none, or one is not in the vocabulary.
+    """
+    found = np.asarray(tokens)
+    if found.ndim != 1 or found.size == 0:
+        raise CourseError(
+            f"tokens should be a list of at least one token; its shape is {found.shape}"
+        )
+    if found.dtype.kind not in "iu":
+        raise CourseError(f"tokens should be whole numbers; they are of type {found.dtype}")
+    bad = found[(found < 0) | (found >= config.vocabulary)]
+    if bad.size:
+        raise CourseError(f"tokens should be 0 to {config.vocabulary - 1}; one is {bad[0]}")
+    return found.astype(np.int64)
 
 
 def load_model(path: str | Path | None = None) -> Llama:
@@ -264,6 +263,19 @@ def load_model(path: str | Path | None = None) -> Llama:
         message names the file and the reason.
     """
     return Llama.load(path)
+
+
+def open_model(path: str | Path | None = None) -> tuple[GGUF, LlamaConfig, Tokenizer]:
+    """Read all of a model file but its tensors; see `load_model`."""
+    file = read_gguf(find_model() if path is None else path)
+    config = read_config(file)
+    tokenizer = Tokenizer(file)
+    if len(tokenizer) != config.vocabulary:
+        raise ModelError(
+            f"{file.path} lists {len(tokenizer)} tokens and has vectors for {config.vocabulary}"
+        )
+    _refuse_unknown_tensors(file, config)
+    return file, config, tokenizer
 
 
 def read_config(file: GGUF) -> LlamaConfig:
@@ -295,7 +307,7 @@ def read_config(file: GGUF) -> LlamaConfig:
 
 def read_layer(file: GGUF, config: LlamaConfig, index: int) -> LlamaWeights:
     """Read the weights of layer `index`, from 0; the file keeps them as (out, in)."""
-    shapes = _layer_shapes(config)
+    shapes = layer_shapes(config)
     read = {name: file.tensor(f"blk.{index}.{name}.weight", shapes[name]) for name in shapes}
     return LlamaWeights(
         attention_gain=read["attn_norm"],
@@ -310,7 +322,8 @@ def read_layer(file: GGUF, config: LlamaConfig, index: int) -> LlamaWeights:
     )
 
 
-def _layer_shapes(config: LlamaConfig) -> dict[str, tuple[int, ...]]:
+def layer_shapes(config: LlamaConfig) -> dict[str, tuple[int, ...]]:
+    """Return the shape in the file, (out, in), of each tensor of a layer."""
     d, d_ff = config.d, config.d_ff
     d_q, d_kv = config.H * config.d_head, config.H_kv * config.d_head
     return {
@@ -402,7 +415,7 @@ def _refuse_unknown_metadata(file: GGUF, config: LlamaConfig) -> None:
 
 def _refuse_unknown_tensors(file: GGUF, config: LlamaConfig) -> None:
     """Refuse tensors that the engine would not use: biases, experts."""
-    names = "|".join(_layer_shapes(config))
+    names = "|".join(layer_shapes(config))
     known = re.compile(rf"(token_embd|output_norm|output|rope_freqs|blk\.(\d+)\.({names}))\.weight")
     found = {name: known.fullmatch(name) for name in file.tensors}
     unknown = [n for n, match in found.items() if not match or int(match[2] or 0) >= config.L]

@@ -1,0 +1,331 @@
+"""The model of `lib.engine.llama` at the speed of the memory.
+
+The same file, the same layers in the same order, and the same methods. The weights stay in the
+file's 8 and 4 bits, `lib.engine.kernels` runs them, and a team of threads shares the work.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from lib.engine import kernels, quant
+from lib.engine.cache import GrowingCache
+from lib.engine.gguf import GGUF
+from lib.engine.llama import LlamaConfig, check_tokens, layer_shapes, open_model
+from lib.engine.team import Team
+from lib.errors import CourseError, ModelError
+from lib.reference import rope_angles
+
+CHUNK = 128  # tokens that go through the layers together: their vectors stay in the caches
+PIECE = 24 * 1024  # bytes of weights that a thread takes at a time
+MATRICES = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
+
+
+class FastLlama:
+    """A model that is ready to run; see `load_fast`.
+
+    Attributes
+    ----------
+    config : LlamaConfig
+    tokenizer : Tokenizer
+    threads : int
+    nbytes : int
+        Memory that the weights take up.
+    """
+
+    def __init__(self, config, tokenizer, weights, packed, team, cache_type):
+        self.config = config
+        self.tokenizer = tokenizer
+        self.threads = team.threads
+        self.nbytes = weights.arena.nbytes + weights.gains.nbytes
+        self._weights = weights
+        self._packed = packed  # name -> Packed
+        self._team = team
+        self._cache_type = cache_type
+        self._sizes = kernels.Sizes(
+            config.d, config.H, config.H_kv, config.d_head, config.d_ff, config.eps
+        )
+        self._state = new_state(config, min(CHUNK, config.context), team.threads)
+
+    def new_cache(self, capacity: int | None = None) -> GrowingCache:
+        """Return an empty cache that grows up to `capacity` tokens, by default the context."""
+        c = self.config
+        limit = c.context if capacity is None else min(capacity, c.context)
+        return GrowingCache(c.L, c.H_kv, c.d_head, limit, self._cache_type)
+
+    def bytes_per_token(self, n: int = 0) -> int:
+        """Return the bytes that are read for one token after n others: weights and cache."""
+        c, head = self.config, self._head_name
+        weights = sum(p.nbytes for name, p in self._packed.items() if "blk" in name or name == head)
+        one = 2 * c.L * c.H_kv * c.d_head * (4 if self._cache_type == "float32" else 2)
+        return weights + self._weights.gains.nbytes + n * one
+
+    def embed(self, tokens: Sequence[int]) -> np.ndarray:
+        """Return the vectors that enter the first layer, one per token: (n, d).
+
+        Raises
+        ------
+        CourseError
+            If there are no tokens, or one is not in the vocabulary.
+        """
+        tokens = check_tokens(tokens, self.config)
+        return quant.unpack_rows(self._packed["token_embd.weight"], tokens)
+
+    def logits(
+        self, tokens: Sequence[int], cache: GrowingCache | None = None, all: bool = False
+    ) -> np.ndarray:
+        """Return the logits of the token that follows.
+
+        Parameters
+        ----------
+        tokens : sequence of int, (n,)
+            The tokens that follow those in the cache.
+        cache : GrowingCache, optional
+            Holds the left context; takes up the new tokens. Without it the tokens are the whole
+            text.
+        all : bool
+            Whether to return the logits after each token instead of the last alone.
+
+        Returns
+        -------
+        ndarray, (vocabulary,), or (n, vocabulary) with `all`
+
+        Raises
+        ------
+        CourseError
+            If there are no tokens, one is not in the vocabulary, or they don't fit into the
+            context: nothing is computed or stored then. If numbers leave the range of float32:
+            the cache is then as it was.
+        """
+        tokens = check_tokens(tokens, self.config)
+        cache = self.new_cache(len(tokens)) if cache is None else cache
+        cache.make_room(len(tokens))
+        start, logits = cache.n, []
+        try:
+            for part, is_last in _chunks(tokens):
+                heads = len(part) if all else int(is_last)
+                logits.append(self._pass(part, cache, heads))
+                cache.n += len(part)
+            logits = np.concatenate(logits)  # (n or 1, vocabulary)
+            if not np.isfinite(logits).all():
+                raise CourseError("the logits should be finite; numbers left the range of float32")
+        except BaseException:
+            cache.n = start
+            raise
+        return logits if all else logits[0]
+
+    def hidden(self, tokens: Sequence[int]) -> np.ndarray:
+        """Return what enters the first layer and what leaves each layer: (L + 1, n, d).
+
+        Parameters and errors are those of `logits`.
+        """
+        tokens = check_tokens(tokens, self.config)
+        cache, parts = self.new_cache(len(tokens)), []
+        cache.make_room(len(tokens))
+        for part, _ in _chunks(tokens):
+            seen = [self._enter(part, cache)]
+            for l in range(self.config.L):  # noqa: E741
+                self._run(cache, l, l + 1, len(part), 0, np.empty(0, np.float32))
+                seen.append(self._vectors(len(part)))
+            cache.n += len(part)
+            parts.append(np.stack(seen))
+        return np.concatenate(parts, axis=1)
+
+    @property
+    def _head_name(self):
+        return "output.weight" if "output.weight" in self._packed else "token_embd.weight"
+
+    def _pass(self, tokens, cache, heads):  # (n,) -> (heads, vocabulary)
+        self._enter(tokens, cache)
+        width = quant.GROUP * self._packed[self._head_name].groups
+        logits = np.empty(heads * width, np.float32)
+        self._run(cache, 0, self.config.L, len(tokens), heads, logits)
+        return logits.reshape(heads, width)[:, : self.config.vocabulary]
+
+    def _enter(self, tokens, cache):
+        """Write the tokens' vectors and the rotations of their positions where kernels read."""
+        c, state, n = self.config, self._state, len(tokens)
+        X = state.X.reshape(-1, state.normed.width)
+        X[:n, : c.d] = self.embed(tokens)
+        positions = np.arange(cache.n, cache.n + n)
+        factors = 1.0 if c.rope_factors is None else np.array(c.rope_factors)
+        angles = rope_angles(positions, c.d_head, c.rope_base, factors)  # (n, d_head / 2)
+        state.cos[: angles.size] = np.cos(angles).ravel()
+        state.sin[: angles.size] = np.sin(angles).ravel()
+        return self._vectors(n)
+
+    def _vectors(self, n):  # -> (n, d)
+        state = self._state
+        return state.X.reshape(-1, state.normed.width)[:n, : self.config.d].copy()
+
+    def _run(self, cache, first, last, tokens, heads, logits):
+        flat = cache.keys.reshape(-1), cache.values.reshape(-1)
+        store = kernels.Store(*flat, cache.capacity, cache.values.shape[-1])
+        records = self._weights, self._state, store, self._sizes
+        counters = 1 + kernels.SLOTS * (last - first + 1)
+        layers = first, last, cache.n, tokens, heads, logits
+        self._team.run(kernels.forward, counters, *records, *layers)
+
+
+def load_fast(
+    path: str | Path | None = None,
+    threads: int | None = None,
+    cache_type: str = "float32",
+    other: str = "float32",
+    progress: Callable[[int, int], None] | None = None,
+) -> FastLlama:
+    """Read a GGUF file of the Llama architecture into a model whose weights stay quantised.
+
+    Parameters
+    ----------
+    path : str or Path, optional
+        The file; by default the model that comes with the course.
+    threads : int, optional
+        By default one for each processor, at most 8. The results don't depend on it.
+    cache_type : {"float32", "float16"}
+        How keys and values are kept.
+    other : {"float32", "int8"}
+        What becomes of weights that are neither Q4_0, Q4_1 nor Q8_0.
+    progress : callable, optional
+        Called as `progress(done, total)`, in bytes, while the weights are laid out.
+
+    Returns
+    -------
+    FastLlama
+
+    Raises
+    ------
+    ModelError
+        If the file is missing, damaged, or of a kind that would not run as it was trained.
+    CourseError
+        If another argument is not one of those named.
+    """
+    team = Team(threads)
+    file, config, tokenizer = open_model(path)
+    GrowingCache(1, 1, 16, 1, cache_type)  # names a wrong cache_type before the work
+    weights, packed = read_weights(file, config, other, team.threads, progress)
+    return FastLlama(config, tokenizer, weights, packed, team, cache_type)
+
+
+def read_weights(
+    file: GGUF,
+    config: LlamaConfig,
+    other: str = "float32",
+    threads: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[kernels.Weights, dict[str, quant.Packed]]:
+    """Lay all weights of a file out in one array, in the order in which a token reads them."""
+    shapes = layer_shapes(config)
+    table = {"token_embd.weight": (config.vocabulary, config.d)}
+    if "output.weight" in file.tensors:
+        table["output.weight"] = table["token_embd.weight"]
+    layers = [(f"blk.{l}.{name}.weight", shapes[name]) for l in range(config.L) for name in MATRICES]
+    table = dict(layers) | table
+    infos = {name: file.info(name, shape) for name, shape in table.items()}
+    kinds = {name: quant.kind_of(info.type, other) for name, info in infos.items()}
+    places = {name: quant.layout(kinds[name], *shape) for name, shape in table.items()}
+    ends = np.cumsum([np.prod(place) for place in places.values()])
+    arena = _aligned(int(ends[-1]))
+    starts = dict(zip(table, [0, *ends.tolist()], strict=False))
+    packed, done = {}, 0
+
+    def fill(name):
+        info, at, place = infos[name], starts[name], places[name]
+        out = arena[at : at + np.prod(place)].reshape(place)
+        as_it_lies = info.type in ("Q4_0", "Q4_1", "Q8_0")
+        try:
+            source = info.data if as_it_lies else file.tensors[name]
+            return quant.pack(source, info.type, *info.shape, kinds[name], out)
+        except ModelError:
+            raise
+        except CourseError as error:
+            raise ModelError(f"The tensor `{name}` of {file.path} is damaged: {error}") from None
+
+    with ThreadPoolExecutor(threads) as pool:
+        for name, matrix in zip(table, pool.map(fill, table), strict=True):
+            packed[name] = matrix
+            done += matrix.nbytes
+            if progress:
+                progress(done, arena.nbytes)
+    return kernels.Weights(arena, _where(packed, starts, config), _gains(file, config)), packed
+
+
+def _where(packed, starts, config):  # -> (L + 1, 7, 9) int64
+    """Say for each matrix of each layer, and for the head in the row behind them, where it lies."""
+    place, _ = _places(config)
+    where = np.zeros((config.L + 1, len(MATRICES), 9), np.int64)
+
+    def entry(name, to=0, onto=False):
+        p = packed[name]
+        group_bytes = p.data[0].nbytes
+        step = max(1, PIECE // group_bytes, p.groups // 64)
+        return p.kind, starts[name], p.groups, p.columns, to, group_bytes, step, 4, onto
+
+    for l in range(config.L):  # noqa: E741
+        for m, name in enumerate(MATRICES):
+            onto = name in ("attn_output", "ffn_down")  # added to what enters: the residual stream
+            where[l, m] = entry(f"blk.{l}.{name}.weight", place.get(name, 0), onto)
+    head = "output.weight" if "output.weight" in packed else "token_embd.weight"
+    where[config.L, 0] = entry(head)
+    return where
+
+
+def _gains(file, config):  # -> ((2 L + 1) · width,)
+    names = [f"blk.{l}.{n}_norm.weight" for l in range(config.L) for n in ("attn", "ffn")]
+    gains = np.zeros((len(names) + 1, _up(config.d, 32)), np.float32)
+    for gain, name in zip(gains, [*names, "output_norm.weight"], strict=True):
+        gain[: config.d] = file.tensor(name, (config.d,))
+    if not np.isfinite(gains).all():
+        raise ModelError(f"The gains of the norms in {file.path} should be finite")
+    return gains.ravel()
+
+
+def _places(config):
+    """Return where each matrix writes its result, and the widths of the two common rows."""
+    q, kv = _up(config.H * config.d_head, 16), _up(config.H_kv * config.d_head, 16)
+    half = _up(config.d_ff, 32)
+    return {"attn_k": q, "attn_v": q + kv, "ffn_up": half}, (q + 2 * kv, 2 * half)
+
+
+def new_state(config: LlamaConfig, tokens: int, threads: int) -> kernels.State:
+    """Return what a pass over some tokens writes to."""
+    _, (qkv, gates) = _places(config)
+    floats = lambda n: np.zeros(n, np.float32)  # noqa: E731
+
+    def rows(columns):
+        width = _up(columns, 32)
+        blocks = tokens * width // 32
+        q = np.zeros(tokens * width, np.int8)
+        return kernels.Activations(floats(tokens * width), q, floats(blocks), floats(blocks), width)
+
+    half = tokens * config.d_head // 2
+    return kernels.State(
+        X=floats(tokens * _up(config.d, 32)),
+        normed=rows(config.d),
+        mixed=rows(config.H * config.d_head),
+        hidden=rows(config.d_ff),
+        qkv=floats(tokens * qkv),
+        gates=floats(tokens * gates),
+        cos=floats(half),
+        sin=floats(half),
+        scratch=floats(threads * kernels.SCRATCH * (_up(config.d_head, 16) + kernels.KEYS)),
+        qkv_width=qkv,
+        gates_width=gates,
+    )
+
+
+def _chunks(tokens):
+    for at in range(0, len(tokens), CHUNK):
+        yield tokens[at : at + CHUNK], at + CHUNK >= len(tokens)
+
+
+def _aligned(size):  # -> (size,) uint8, beginning at a multiple of 64 bytes
+    found = np.empty(size + 64, np.uint8)
+    start = -found.ctypes.data % 64
+    return found[start : start + size]
+
+
+def _up(n, step):
+    return -(-n // step) * step

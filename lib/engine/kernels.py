@@ -1,0 +1,503 @@
+"""The layer of `lib.engine.llama` at full speed: vectors, quantised weights, threads in step.
+
+The steps and their order are those of `llama_layer`. What changes:
+
+- Weights stay in blocks of 32 numbers of 4 or 8 bits, as in the file, since the time of a token
+  is the time to read them. The vectors that meet them are rounded to 8 bits too, each block of 32
+  with a scale of its own, so that one product of whole numbers serves the block.
+- 16 rows of a matrix lie interleaved: a lane of a vector is a row, and no sum runs across lanes.
+- Weights unpacked for one token serve three more, when there are more (prefill).
+- Softmax runs along the keys in blocks, with a running maximum (Milakov and Gimelshein 2018,
+  section 3; Dao et al. 2022, section 3.1), so scores need no memory that grows with the text.
+- Threads walk through the layers together. Each step is cut into pieces that they take in turn,
+  and all meet before the next step, which reads what the last one wrote.
+
+A number is computed by the same instructions in the same order however many tokens come at once
+and however many threads there are: the results are the same bits.
+"""
+
+import math
+from collections import namedtuple
+
+import numpy as np
+
+from lib.engine.simd import (
+    atomic_add,
+    atomic_load,
+    dot_bytes,
+    dot_nibbles,
+    fma,
+    high_nibbles,
+    keep,
+    larger,
+    largest,
+    load,
+    load_bytes,
+    load_floats,
+    load_halves,
+    low_nibbles,
+    nearest,
+    no_dots,
+    no_ints,
+    pause,
+    power_of_two,
+    prefetch,
+    put,
+    size,
+    spread,
+    spread_at,
+    spread_four,
+    store,
+    store_bytes,
+    to_float,
+    to_int,
+    total,
+    total_dots,
+    total_int,
+    zeros,
+)
+from lib.jit import vector_kernel
+
+# How a matrix is stored, see `lib.engine.quant`.
+FLOATS, NIBBLES, BYTES = 0, 1, 2
+# Bytes of 16 rows: of one column of floats, of a block of 32 columns of 4 or of 8 bits.
+COLUMN, NIBBLE_BLOCK, BYTE_BLOCK = 64, 320, 544
+
+AHEAD = 1024  # bytes between the weights in use and those that are being fetched
+KEYS = 64  # keys that a query meets before the running maximum is brought up to date
+SCRATCH = 5  # rows of value_width + KEYS that a thread needs for four queries
+
+# The matrices of a layer, in the order in which they are read.
+Q, K, V, O, GATE, UP, DOWN = range(7)  # noqa: E741
+MATRICES = 7
+SLOTS = 28  # counters of a layer, four for each matrix
+
+# Vectors of some tokens, `width` numbers apart: as floats, and in blocks of 32 as whole numbers
+# `q` with a scale; `sum` is the sum of a block of q · scale.
+Activations = namedtuple("Activations", "x q scale sum width")
+# All weights in one array of bytes; where[l, matrix] = kind, first byte, groups of 16 rows,
+# columns, place in the output, bytes of a group, groups in a piece, 4, whether to add; gains (2 L + 1, width).
+Weights = namedtuple("Weights", "arena where gains")
+# What a pass writes to: for each token X (d), q k v side by side (qkv), gate and up side by side
+# (gates); the activations that enter the matrices; rotations (tokens, d_head / 2); scratch.
+State = namedtuple("State", "X normed mixed hidden qkv gates cos sin scratch qkv_width gates_width")
+# keys (L, H_kv, capacity / 16, d_head, 16), values (L, H_kv, capacity, value_width), flat.
+Store = namedtuple("Store", "keys values capacity value_width")
+Sizes = namedtuple("Sizes", "d H H_kv d_head d_ff eps")
+
+
+# ------------------------------------------------------------------ steps of one token
+
+
+@vector_kernel
+def exp(x):  # F32 -> F32
+    """Return eˣ, wrong by at most 2e-7 of it, for x held to -87 … 88.
+
+    x = n ln 2 + r, and eʳ by the polynomial of Cephes (Moshier, `expf`).
+    """
+    x = spread(0.0) - larger(spread(-88.0), spread(0.0) - larger(x, spread(-87.0)))
+    n = nearest(x * spread(1.44269504))
+    r = fma(n, spread(-0.693359375), x)
+    r = fma(n, spread(2.12194440e-4), r)
+    p = fma(spread(1.9875691500e-4), r, spread(1.3981999507e-3))
+    p = fma(p, r, spread(8.3334519073e-3))
+    p = fma(p, r, spread(4.1665795894e-2))
+    p = fma(p, r, spread(1.6666665459e-1))
+    p = fma(p, r, spread(5.0000001201e-1))
+    return fma(p, r * r, r + spread(1.0)) * power_of_two(n)
+
+
+@vector_kernel
+def quantise(rows, t, columns):
+    """Round the vector of token t to 8 bits, each block of 32 with its own scale."""
+    for block in range((columns + 31) // 32):
+        at = t * rows.width + 32 * block
+        a, b = load(rows.x, at), load(rows.x, at + 16)
+        top = largest(larger(size(a), size(b)))
+        top += total(a + b) * np.float32(0)  # so that NaN and infinity stay what they are
+        back = np.float32(127) / top if top > 0 else np.float32(0)
+        a = to_int(nearest(a * spread(back)))
+        b = to_int(nearest(b * spread(back)))
+        store_bytes(rows.q, at, a)
+        store_bytes(rows.q, at + 16, b)
+        rows.scale[at // 32] = top / np.float32(127)
+        rows.sum[at // 32] = rows.scale[at // 32] * np.float32(total_int(a + b))
+
+
+@vector_kernel
+def norm(X, at, sizes, gains, gain, rows, t):  # X[at], gains[gain] -> rows[t]
+    """RMSNorm of one vector, quantised."""
+    squares = zeros()
+    for i in range(at * rows.width, (at + 1) * rows.width, 16):
+        squares = fma(load(X, i), load(X, i), squares)
+    r = spread(1.0 / math.sqrt(total(squares) / sizes.d + sizes.eps))
+    for i in range(0, rows.width, 16):
+        x = load(X, at * rows.width + i) * r * load(gains, gain * rows.width + i)
+        store(rows.x, t * rows.width + i, x)
+    quantise(rows, t, sizes.d)
+
+
+@vector_kernel
+def gate(state, d_ff, t):
+    """SwiGLU's hidden vector of token t, SiLU(gate) · up, quantised."""
+    half = state.gates_width // 2
+    at, rows = t * state.gates_width, state.hidden
+    for i in range(0, d_ff, 16):
+        x = load(state.gates, at + i)
+        x = x / (spread(1.0) + exp(spread(0.0) - x))
+        store(rows.x, t * rows.width + i, x * load(state.gates, at + half + i))
+    quantise(rows, t, d_ff)
+
+
+@vector_kernel
+def turn_and_keep(state, cache, sizes, l, n, t):
+    """Rotate queries and keys of token t to its position n + t; keep its keys and values."""
+    pairs, width = sizes.d_head // 2, sizes.d_head
+    for h in range(sizes.H + sizes.H_kv):
+        head = t * state.qkv_width + h * width
+        if h >= sizes.H:  # keys begin at a multiple of 16
+            head = t * state.qkv_width + _up(sizes.H * width, 16) + (h - sizes.H) * width
+        for i in range(pairs):
+            c, s = state.cos[t * pairs + i], state.sin[t * pairs + i]
+            a, b = state.qkv[head + 2 * i], state.qkv[head + 2 * i + 1]
+            state.qkv[head + 2 * i] = a * c - b * s
+            state.qkv[head + 2 * i + 1] = a * s + b * c
+    keys = t * state.qkv_width + _up(sizes.H * width, 16)
+    values = keys + _up(sizes.H_kv * width, 16)
+    for h in range(sizes.H_kv):
+        place = (l * sizes.H_kv + h) * cache.capacity + n + t
+        for i in range(width):
+            lane = (place // 16 * width + i) * 16 + place % 16
+            put(cache.keys, lane, state.qkv[keys + h * width + i])
+            put(cache.values, place * cache.value_width + i, state.qkv[values + h * width + i])
+
+
+@vector_kernel
+def attend(state, cache, sizes, l, n, kv, r, last, out):
+    """Softmax(q Kᵀ / √d_head) V for four queries that share the keys and values of head kv.
+
+    The queries of a key-value head are numbered token by token, head by head; these are r to
+    r + 3, the last of all again where there are no more. In the scratch from `out` on lie, for
+    each, the weighted sum of values, then the scores, then three numbers: the largest score so
+    far, the sum of weights, and the factor by which both sums shrink when a larger one comes.
+    """
+    width, scratch, many = cache.value_width, state.scratch, sizes.H // sizes.H_kv
+    row = (l * sizes.H_kv + kv) * cache.capacity
+    p, facts = out + 4 * width, out + 4 * (width + KEYS)
+    for i in range(0, 4 * width, 16):
+        store(scratch, out + i, zeros())
+    for i in range(4):
+        scratch[facts + i], scratch[facts + 4 + i] = -np.inf, 0
+    seen = n + min(r + 3, last) // many + 1  # keys that the last query meets
+    for start in range(0, seen, KEYS):
+        m = min(KEYS, seen - start)
+        scores(state, sizes, kv, r, last, cache.keys, (row + start) * sizes.d_head, m, p)
+        for i in range(4):
+            own = n + min(r + i, last) // many + 1 - start  # keys that query i may see
+            soften(scratch, p + i * KEYS, m, own, facts + i)
+        mix(scratch, p, cache.values, (row + start) * width, width, m, out, facts + 8)
+    for i in range(4):
+        t, h = min(r + i, last) // many, kv * many + min(r + i, last) % many
+        at = t * state.mixed.width + h * sizes.d_head
+        for c in range(sizes.d_head):
+            put(state.mixed.x, at + c, scratch[out + i * width + c] / scratch[facts + 4 + i])
+
+
+@vector_kernel
+def query(state, sizes, kv, r):
+    """Return where query r of key-value head kv lies."""
+    many = sizes.H // sizes.H_kv
+    return r // many * state.qkv_width + (kv * many + r % many) * sizes.d_head
+
+
+@vector_kernel
+def scores(state, sizes, kv, r, last, keys, k, m, p):
+    """q Kᵀ / √d_head of four queries for m keys from k on, to p, p + KEYS …; a lane is a key."""
+    q_0, q_1 = query(state, sizes, kv, r), query(state, sizes, kv, min(r + 1, last))
+    q_2, q_3 = query(state, sizes, kv, min(r + 2, last)), query(state, sizes, kv, min(r + 3, last))
+    scale, x, out = spread(1.0 / math.sqrt(sizes.d_head)), state.qkv, state.scratch
+    for j in range(0, m, 16):
+        a, b, c, d = zeros(), zeros(), zeros(), zeros()
+        for i in range(sizes.d_head):
+            key = load(keys, k + j * sizes.d_head + i * 16)
+            a = fma(key, spread_at(x, q_0 + i), a)
+            b = fma(key, spread_at(x, q_1 + i), b)
+            c = fma(key, spread_at(x, q_2 + i), c)
+            d = fma(key, spread_at(x, q_3 + i), d)
+        store(out, p + j, a * scale)
+        store(out, p + KEYS + j, b * scale)
+        store(out, p + 2 * KEYS + j, c * scale)
+        store(out, p + 3 * KEYS + j, d * scale)
+
+
+@vector_kernel
+def soften(scratch, p, m, own, facts):
+    """Replace m scores by exp(score - largest so far), those past `own` by 0."""
+    top = scratch[facts]
+    best = top
+    for j in range(0, m, 16):
+        best = max(best, largest(keep(load(scratch, p + j), own - j, -np.inf)))
+    summed = zeros()
+    for j in range(0, m, 16):
+        power = keep(exp(load(scratch, p + j) - spread(best)), own - j, 0.0)
+        store(scratch, p + j, power)
+        summed = summed + power
+    fade = np.float32(math.exp(top - best))
+    scratch[facts] = best
+    scratch[facts + 4] = scratch[facts + 4] * fade + total(summed)
+    scratch[facts + 8] = fade
+
+
+@vector_kernel
+def mix(scratch, p, values, v, width, m, out, fades):
+    """Σ weight · value over m values from v on, added to what fades, for four queries."""
+    for i in range(0, width, 16):
+        a = load(scratch, out + i) * spread_at(scratch, fades)
+        b = load(scratch, out + width + i) * spread_at(scratch, fades + 1)
+        c = load(scratch, out + 2 * width + i) * spread_at(scratch, fades + 2)
+        d = load(scratch, out + 3 * width + i) * spread_at(scratch, fades + 3)
+        for j in range(m):
+            value = load(values, v + j * width + i)
+            a = fma(value, spread_at(scratch, p + j), a)
+            b = fma(value, spread_at(scratch, p + KEYS + j), b)
+            c = fma(value, spread_at(scratch, p + 2 * KEYS + j), c)
+            d = fma(value, spread_at(scratch, p + 3 * KEYS + j), d)
+        store(scratch, out + i, a)
+        store(scratch, out + width + i, b)
+        store(scratch, out + 2 * width + i, c)
+        store(scratch, out + 3 * width + i, d)
+
+
+@vector_kernel
+def _up(n, step):  # -> the next multiple of step
+    return (n + step - 1) // step * step
+
+
+# ------------------------------------------------------------------ products: 16 rows of a matrix
+
+
+@vector_kernel
+def finish(out, at, found, onto):
+    """Write 16 results, or add them to what is there."""
+    if onto:
+        found = found + load(out, at)
+    store(out, at, found)
+
+
+@vector_kernel
+def nibbles_1(arena, at, blocks, rows, t, out, to, onto):
+    """One token, 4 bits: Σ over blocks of d · scale · Σ w q + m · sum."""
+    q, s, acc = t * rows.width, t * rows.width // 32, zeros()
+    for block in range(s, s + blocks):
+        dots = no_dots()
+        prefetch(arena, at + AHEAD)
+        for v in range(4):
+            prefetch(arena, at + AHEAD + COLUMN * (v + 1))
+            w = load_bytes(arena, at + COLUMN * (v + 1))
+            dots = dot_nibbles(dots, low_nibbles(w), spread_four(rows.q, q + 4 * v))
+            dots = dot_nibbles(dots, high_nibbles(w), spread_four(rows.q, q + 16 + 4 * v))
+        d, m = load_halves(arena, at), load_halves(arena, at + 32)
+        acc = add_block(acc, total_dots(dots), d, m, rows, block)
+        at += NIBBLE_BLOCK
+        q += 32
+    finish(out, to, acc, onto)
+
+
+@vector_kernel
+def nibbles_4(arena, at, blocks, rows, t, out, to, width, onto, four):
+    """The same for tokens t … t + 3: weights are unpacked once.
+
+    `four` is 4. As an argument it keeps the compiler from unrolling the inner loop, whose sums
+    then stay in registers.
+    """
+    q, s, step, next_s = t * rows.width, t * rows.width // 32, rows.width, rows.width // 32
+    acc_0, acc_1, acc_2, acc_3 = zeros(), zeros(), zeros(), zeros()
+    for block in range(s, s + blocks):
+        dots_0, dots_1, dots_2, dots_3 = no_dots(), no_dots(), no_dots(), no_dots()
+        for v in range(four):
+            w = load_bytes(arena, at + COLUMN * (v + 1))
+            low, high, i = low_nibbles(w), high_nibbles(w), q + 4 * v
+            dots_0 = dot_nibbles(dots_0, low, spread_four(rows.q, i))
+            dots_1 = dot_nibbles(dots_1, low, spread_four(rows.q, i + step))
+            dots_2 = dot_nibbles(dots_2, low, spread_four(rows.q, i + 2 * step))
+            dots_3 = dot_nibbles(dots_3, low, spread_four(rows.q, i + 3 * step))
+            dots_0 = dot_nibbles(dots_0, high, spread_four(rows.q, i + 16))
+            dots_1 = dot_nibbles(dots_1, high, spread_four(rows.q, i + 16 + step))
+            dots_2 = dot_nibbles(dots_2, high, spread_four(rows.q, i + 16 + 2 * step))
+            dots_3 = dot_nibbles(dots_3, high, spread_four(rows.q, i + 16 + 3 * step))
+        d, m = load_halves(arena, at), load_halves(arena, at + 32)
+        acc_0 = add_block(acc_0, total_dots(dots_0), d, m, rows, block)
+        acc_1 = add_block(acc_1, total_dots(dots_1), d, m, rows, block + next_s)
+        acc_2 = add_block(acc_2, total_dots(dots_2), d, m, rows, block + 2 * next_s)
+        acc_3 = add_block(acc_3, total_dots(dots_3), d, m, rows, block + 3 * next_s)
+        at += NIBBLE_BLOCK
+        q += 32
+    finish(out, to, acc_0, onto)
+    finish(out, to + width, acc_1, onto)
+    finish(out, to + 2 * width, acc_2, onto)
+    finish(out, to + 3 * width, acc_3, onto)
+
+
+@vector_kernel
+def add_block(acc, dots, d, m, rows, block):
+    """Add d · scale · Σ w q + m · sum of one block."""
+    acc = fma(to_float(dots), d * spread_at(rows.scale, block), acc)
+    return fma(m, spread_at(rows.sum, block), acc)
+
+
+@vector_kernel
+def bytes_1(arena, at, blocks, rows, t, out, to, onto):
+    """One token, 8 bits: Σ over blocks of d · scale · Σ w q."""
+    q, s, acc = t * rows.width, t * rows.width // 32, zeros()
+    for block in range(s, s + blocks):
+        dots = no_ints()
+        for v in range(8):
+            prefetch(arena, at + AHEAD + COLUMN * v)
+            w = load_bytes(arena, at + 32 + COLUMN * v)
+            dots = dot_bytes(dots, w, spread_four(rows.q, q + 4 * v))
+        d = load_halves(arena, at)
+        acc = fma(to_float(dots), d * spread_at(rows.scale, block), acc)
+        at += BYTE_BLOCK
+        q += 32
+    finish(out, to, acc, onto)
+
+
+@vector_kernel
+def floats_1(arena, at, columns, rows, t, out, to, onto):
+    """One token, float32: Σ over columns of w · x."""
+    x, acc = t * rows.width, zeros()
+    for column in range(columns):
+        acc = fma(load_floats(arena, at), spread_at(rows.x, x + column), acc)
+        at += COLUMN
+    finish(out, to, acc, onto)
+
+
+@vector_kernel
+def group(arena, matrix, at, columns, rows, tokens, out, to, width):
+    """16 rows of a matrix times the vectors of all tokens."""
+    kind, four, onto = matrix[0], matrix[7], matrix[8] == 1
+    fours = tokens // 4 * 4 if kind == NIBBLES else 0
+    for t in range(0, fours, 4):
+        nibbles_4(arena, at, columns // 32, rows, t, out, to + t * width, width, onto, four)
+    for t in range(fours, tokens):
+        if kind == NIBBLES:
+            nibbles_1(arena, at, columns // 32, rows, t, out, to + t * width, onto)
+        elif kind == BYTES:
+            bytes_1(arena, at, columns // 32, rows, t, out, to + t * width, onto)
+        else:
+            floats_1(arena, at, columns, rows, t, out, to + t * width, onto)
+
+
+@vector_kernel
+def multiply(arena, matrix, rows, tokens, out, width, sync, slot):
+    """Multiply a matrix with the vectors of all tokens, together with the other threads.
+
+    A thread takes the next piece of the matrix by adding to the counter sync[slot].
+    """
+    first, groups, columns, to = matrix[1], matrix[2], matrix[3], matrix[4]
+    group_bytes, step = matrix[5], matrix[6]
+    while True:
+        start = atomic_add(sync, slot, step)
+        if start >= groups:
+            return
+        for g in range(start, min(start + step, groups)):
+            at = first + g * group_bytes
+            group(arena, matrix, at, columns, rows, tokens, out, to + 16 * g, width)
+
+
+# ------------------------------------------------------------------ all layers, all threads
+
+
+@vector_kernel
+def meet(sync, arrivals):
+    """Wait until `arrivals` threads have come here, those of earlier meetings included."""
+    atomic_add(sync, 0, 1)
+    while atomic_load(sync, 0) < arrivals:
+        pause()
+    return arrivals
+
+
+@vector_kernel
+def forward(
+    thread, threads, sync, weights, state, cache, sizes, first, last, n, tokens, heads, logits
+):
+    """Run layers first … last - 1 on the vectors in state.X, of tokens that follow n others.
+
+    Then, for the last `heads` of the tokens, the head behind layer last - 1: logits (heads,
+    vocabulary filled up to a multiple of 16).
+    """
+    met = 0
+    for l in range(first, last + min(heads, 1)):  # noqa: E741
+        count = tokens if l < last else heads
+        for m in range(MATRICES if l < last else 1):
+            slot = 1 + ((l - first) * MATRICES + m) * 4  # counters, see `multiply`
+            if m == Q or m == O or m == GATE or m == DOWN:
+                met = meet(sync, met + threads)  # the last matrix is done
+                if m == O:
+                    turn_and_keep_all(state, cache, sizes, l, n, tokens, sync, slot)
+                    met = meet(sync, met + threads)
+                    attend_all(state, cache, sizes, l, n, tokens, thread, sync, slot + 1)
+                    met = meet(sync, met + threads)
+                    quantise_all(state.mixed, sizes.H * sizes.d_head, tokens, sync, slot + 2)
+                elif m == DOWN:
+                    gate_all(state, sizes.d_ff, tokens, sync, slot)
+                else:
+                    gain = 2 * l + (m == GATE)
+                    norm_all(state, tokens - count, sizes, weights.gains, gain, count, sync, slot)
+                met = meet(sync, met + threads)  # what the next matrix reads is written
+            rows, out, width = state.normed, state.qkv, state.qkv_width
+            if l == last:
+                out, width = logits, len(logits) // heads
+            elif m == O:
+                rows, out, width = state.mixed, state.X, state.normed.width
+            elif m == GATE or m == UP:
+                out, width = state.gates, state.gates_width
+            elif m == DOWN:
+                rows, out, width = state.hidden, state.X, state.normed.width
+            matrix = weights.where[l, m]
+            multiply(weights.arena, matrix, rows, count, out, width, sync, slot + 3)
+
+
+@vector_kernel
+def norm_all(state, start, sizes, gains, gain, tokens, sync, slot):
+    t = atomic_add(sync, slot, 1)
+    while t < tokens:
+        norm(state.X, start + t, sizes, gains, gain, state.normed, t)
+        t = atomic_add(sync, slot, 1)
+
+
+@vector_kernel
+def turn_and_keep_all(state, cache, sizes, l, n, tokens, sync, slot):
+    t = atomic_add(sync, slot, 1)
+    while t < tokens:
+        turn_and_keep(state, cache, sizes, l, n, t)
+        t = atomic_add(sync, slot, 1)
+
+
+@vector_kernel
+def attend_all(state, cache, sizes, l, n, tokens, thread, sync, slot):
+    """All queries, four at a time; the last tokens, which meet the most keys, first."""
+    out = thread * SCRATCH * (cache.value_width + KEYS)
+    last = tokens * (sizes.H // sizes.H_kv) - 1
+    pieces = last // 4 + 1
+    piece = atomic_add(sync, slot, 1)
+    while piece < pieces * sizes.H_kv:
+        r = 4 * (pieces - 1 - piece // sizes.H_kv)
+        attend(state, cache, sizes, l, n, piece % sizes.H_kv, r, last, out)
+        piece = atomic_add(sync, slot, 1)
+
+
+@vector_kernel
+def quantise_all(rows, columns, tokens, sync, slot):
+    t = atomic_add(sync, slot, 1)
+    while t < tokens:
+        quantise(rows, t, columns)
+        t = atomic_add(sync, slot, 1)
+
+
+@vector_kernel
+def gate_all(state, d_ff, tokens, sync, slot):
+    t = atomic_add(sync, slot, 1)
+    while t < tokens:
+        gate(state, d_ff, t)
+        t = atomic_add(sync, slot, 1)

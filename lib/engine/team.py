@@ -1,0 +1,78 @@
+"""Threads that walk through one kernel together.
+
+Numba's own parallel loops start and end a team for each loop, 200 times a token, and one of its
+two portable layers ends the process when two Python threads use it. Here plain Python threads
+call the same compiled function, which lets go of Python's lock, and meet inside it.
+"""
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+
+import numpy as np
+
+from lib.errors import CourseError
+
+
+class Team:
+    """A number of threads, the caller's among them.
+
+    Parameters
+    ----------
+    threads : int, optional
+        By default one for each processor that this process may use, at most 8.
+
+    Raises
+    ------
+    CourseError
+        If the number is not a whole number of at least 1.
+    """
+
+    def __init__(self, threads: int | None = None):
+        if threads is None:
+            threads = min(usable_processors(), 8)
+        if type(threads) is not int or threads < 1:
+            raise CourseError(
+                f"threads should be a whole number of at least 1; it is {threads!r}"
+            )
+        self.threads = threads
+        self._lock = threading.Lock()
+        self._process = None
+
+    def run(self, kernel: Callable, counters: int, *arguments) -> None:
+        """Call `kernel(thread, threads, sync, *arguments)` on all threads at once.
+
+        `sync` is an int64 array of `counters` zeros. A second Python thread that calls waits
+        until the first is done.
+        """
+        with self._lock:
+            self._start()
+            sync = np.zeros(counters, np.int64)
+            others = [
+                self._pool.submit(kernel, thread, self.threads, sync, *arguments)
+                for thread in range(1, self.threads)
+            ]
+            try:
+                kernel(0, self.threads, sync, *arguments)
+            except BaseException:  # an interrupt before the kernel: nobody waits for this thread
+                sync[0] = np.iinfo(np.int64).max // 2
+                raise
+            finally:
+                wait(others)
+            for other in others:
+                other.result()
+
+    def _start(self):
+        """Start the other threads; in a forked process anew, since threads don't survive a fork."""
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            self._pool = ThreadPoolExecutor(max(1, self.threads - 1), "engine")
+
+
+def usable_processors() -> int:
+    """Return the number of processors that this process may run on."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # macOS and Windows don't say
+        return os.cpu_count() or 1
