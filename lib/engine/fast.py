@@ -125,10 +125,11 @@ class FastLlama:
         cache, parts = self.new_cache(len(tokens)), []
         cache.make_room(len(tokens))
         for part, _ in _chunks(tokens):
-            seen = [self._enter(part, cache)]
-            for l in range(self.config.L):  # noqa: E741
-                self._run(cache, l, l + 1, len(part), 0, np.empty(0, np.float32))
-                seen.append(self._vectors(len(part)))
+            with self._team.turn:
+                seen = [self._enter(part, cache)]
+                for l in range(self.config.L):  # noqa: E741
+                    self._run(cache, l, l + 1, len(part), 0, np.empty(0, np.float32))
+                    seen.append(self._vectors(len(part)))
             cache.n += len(part)
             parts.append(np.stack(seen))
         return np.concatenate(parts, axis=1)
@@ -138,10 +139,11 @@ class FastLlama:
         return "output.weight" if "output.weight" in self._packed else "token_embd.weight"
 
     def _pass(self, tokens, cache, heads):  # (n,) -> (heads, vocabulary)
-        self._enter(tokens, cache)
         width = quant.GROUP * self._packed[self._head_name].groups
         logits = np.empty(heads * width, np.float32)
-        self._run(cache, 0, self.config.L, len(tokens), heads, logits)
+        with self._team.turn:
+            self._enter(tokens, cache)
+            self._run(cache, 0, self.config.L, len(tokens), heads, logits)
         return logits.reshape(heads, width)[:, : self.config.vocabulary]
 
     def _enter(self, tokens, cache):

@@ -471,7 +471,8 @@ def _four_products(b, acc, unsigned, signed):
 
 
 def _vnni(b, name, parts, acc, *pair):
-    pair = [b.bitcast(x, I32.llvm) for x in pair]
+    if binding.llvm_version_info < (22,):  # which took bytes in disguise
+        pair = [b.bitcast(x, I32.llvm) for x in pair]
     call = lambda *v: _call(b, name, v[0].type, *v)  # noqa: E731
     return call(acc, *pair) if parts == 1 else _in_parts(b, parts, call, acc, *pair)
 

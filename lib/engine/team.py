@@ -37,16 +37,16 @@ class Team:
                 f"threads should be a whole number of at least 1; it is {threads!r}"
             )
         self.threads = threads
-        self._lock = threading.Lock()
+        self.turn = threading.RLock()  # held by the Python thread that is using the engine
         self._process = None
 
     def run(self, kernel: Callable, counters: int, *arguments) -> None:
         """Call `kernel(thread, threads, sync, *arguments)` on all threads at once.
 
         `sync` is an int64 array of `counters` zeros. A second Python thread that calls waits
-        until the first is done.
+        until the first is done; one that also writes what the kernel reads holds `turn` for it.
         """
-        with self._lock:
+        with self.turn:
             self._start()
             sync = np.zeros(counters, np.int64)
             others = [

@@ -137,8 +137,17 @@ def write_tiny(
     return path
 
 
-def plain_logits(file, tokens):  # -> (n, vocabulary), float32
-    """Run whole sequences, with masks; of `lib` only the reading is used."""
+def round_to_8_bits(x):  # (n, columns) -> the same, each block of 32 a multiple of its scale
+    blocks = x.reshape(len(x), -1, 32)
+    scale = np.abs(blocks).max(-1, keepdims=True) / np.float32(127)
+    return (np.rint(blocks / np.where(scale == 0, 1, scale)) * scale).reshape(x.shape)
+
+
+def plain_logits(file, tokens, enter=lambda x: x):  # -> (n, vocabulary), float32
+    """Run whole sequences, with masks; of `lib` only the reading is used.
+
+    `enter` is applied to what a matrix is multiplied with.
+    """
     meta, T = file.metadata, file.tensors
     H = meta["llama.attention.head_count"]
     H_kv = meta["llama.attention.head_count_kv"]
@@ -163,17 +172,18 @@ def plain_logits(file, tokens):  # -> (n, vocabulary), float32
 
     for k in range(meta["llama.block_count"]):
         b = f"blk.{k}."
-        h = norm(x, b + "attn_norm.weight")
+        h = enter(norm(x, b + "attn_norm.weight"))
         q = turn(heads(h @ T[b + "attn_q.weight"].T, H))
         key = np.repeat(turn(heads(h @ T[b + "attn_k.weight"].T, H_kv)), H // H_kv, 0)
         value = np.repeat(heads(h @ T[b + "attn_v.weight"].T, H_kv), H // H_kv, 0)
         s = np.where(causal, q @ key.transpose(0, 2, 1) / np.sqrt(np.float32(q.shape[-1])), -np.inf)
         a = np.exp(s - s.max(-1, keepdims=True))
         o = (a / a.sum(-1, keepdims=True)) @ value
-        x = x + o.transpose(1, 0, 2).reshape(n, -1) @ T[b + "attn_output.weight"].T
-        h = norm(x, b + "ffn_norm.weight")
+        o = enter(o.transpose(1, 0, 2).reshape(n, -1))
+        x = x + o @ T[b + "attn_output.weight"].T
+        h = enter(norm(x, b + "ffn_norm.weight"))
         gate = h @ T[b + "ffn_gate.weight"].T
         up = h @ T[b + "ffn_up.weight"].T
-        x = x + (gate / (1 + np.exp(-gate)) * up) @ T[b + "ffn_down.weight"].T
+        x = x + enter(gate / (1 + np.exp(-gate)) * up) @ T[b + "ffn_down.weight"].T
     head = T.get("output.weight", embedding)
-    return norm(x, "output_norm.weight") @ head.T
+    return enter(norm(x, "output_norm.weight")) @ head.T
