@@ -3,6 +3,8 @@
 A public function checks and names what is wrong; the kernel behind it trusts its arguments.
 """
 
+import math
+
 import numpy as np
 
 from lib.errors import CourseError
@@ -33,9 +35,9 @@ def as_float32(name, value, shape):
     """
     array = _numbers(name, value)
     _check_shape(name, array, shape)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore"):  # the next line finds what became infinity
         result = np.ascontiguousarray(array, dtype=np.float32)
-    if not np.isfinite(result).all():
+    if not all_finite(result):
         raise CourseError(f"{name} should hold finite float32 numbers; {_first_bad(array, result)}")
     return result
 
@@ -60,16 +62,30 @@ def check_result(result, **weights):
     CourseError
         A weight holds NaN or infinity, or the result is too large for float32.
     """
-    if np.isfinite(result).all():
+    if all_finite(result):
         return result
-    for name, array in weights.items():
-        if not np.isfinite(array).all():
-            where = _first_bad(array, array)
-            raise CourseError(f"{name} should hold finite float32 numbers; {where}")
+    refuse_infinite(**weights)
     raise CourseError(
         "the result should fit into float32, whose largest number is 3.4e38; it does not: "
         "scale the inputs or the weights down"
     )
+
+
+def refuse_infinite(**arrays):
+    """Raise a CourseError that names the first array with NaN or infinity, and where; if any."""
+    for name, array in arrays.items():
+        if not all_finite(array):
+            where = _first_bad(array, array)
+            raise CourseError(f"{name} should hold finite float32 numbers; {where}")
+
+
+def all_finite(X):
+    """Tell whether every number is finite.
+
+    A sum of squares is finite only if every number is, and it makes no array on the way. It can
+    overflow without an infinity in X: only then the numbers are looked at one by one.
+    """
+    return bool(math.isfinite(np.vdot(X, X)) or np.isfinite(X).all())
 
 
 def positive(name, value, *, zero=False):
@@ -97,19 +113,25 @@ def _numbers(name, value):
 
 
 def _check_shape(name, array, shape):
-    open_front = shape[0] == "…"
-    wanted = shape[1:] if open_front else shape
-    got = array.shape[max(0, array.ndim - len(wanted)) :] if open_front else array.shape
-    fits = len(got) == len(wanted) and all(
-        want == size for want, size in zip(wanted, got, strict=True) if isinstance(want, int)
-    )
-    if not fits:
-        raise CourseError(f"{name} should have shape {_spell(shape)}; it has shape {array.shape}")
-    if 0 in array.shape:
+    if not _fits(array.shape, shape):
+        empty = ", every size at least 1" if _fits(array.shape, shape, empty=True) else ""
         raise CourseError(
-            f"{name} should have shape {_spell(shape)}, every size at least 1; "
-            f"it has shape {array.shape}"
+            f"{name} should have shape {_spell(shape)}{empty}; it has shape {array.shape}"
         )
+
+
+def _fits(got, wanted, empty=False):
+    if 0 in got and not empty:
+        return False
+    if wanted[0] == "…":
+        wanted = wanted[1:]
+        got = got[max(0, len(got) - len(wanted)) :]
+    if len(got) != len(wanted):
+        return False
+    for size, want in zip(got, wanted, strict=True):  # a generator would take twice as long
+        if size != want and type(want) is not str:
+            return False
+    return True
 
 
 def _spell(shape):

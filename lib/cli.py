@@ -9,11 +9,13 @@ Codes: 0 done; 1 the run itself failed; 2 the input was wrong; 130 ended by Ctrl
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,7 +27,9 @@ from rich.table import Table
 from lib.errors import CourseError
 
 if TYPE_CHECKING:
+    from lib.bench.results import Results
     from lib.doctor import Finding
+    from lib.engine.fast import FastLlama
     from lib.engine.llama import Llama
     from lib.exercises.checking import Exercise, Verdict
     from lib.notebooks import Failure
@@ -398,6 +402,13 @@ class _Bar:
     def skip(self, cells: int) -> None:
         self._progress.advance(self._task, cells)
 
+    def of(self, total: int) -> None:
+        self._progress.update(self._task, total=total)
+
+    def tell(self, line: str) -> None:
+        self.advance()
+        self._progress.console.print(line, soft_wrap=True)
+
     def show_failure(self, path: Path, failure: Failure) -> None:
         if failure.cell:
             text = f"{path.name}, cell [{failure.cell}]: {failure.source}\n    {failure.error}"
@@ -426,6 +437,76 @@ def _table(first: str, *others: str, justify: str = "right") -> Table:
     return table
 
 
+# --- course grade --------------------------------------------------------------------------------
+
+
+@app.command()
+def grade(
+    submissions: Annotated[Path, typer.Argument(help="A folder: one folder or file a student.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the results; SUBMISSIONS-results if none.")
+    ] = None,
+    exercise: Annotated[
+        list[str] | None,
+        typer.Option(help="An exercise to grade, such as 01; may be given several times."),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes; one for each core if not said.")
+    ] = None,
+    scheduler: Annotated[
+        str, typer.Option(help="Address of a Dask scheduler whose workers are used instead.")
+    ] = "",
+    timeout: Annotated[float, typer.Option(help="Seconds that one answer may take.")] = 10,
+    unconfined: Annotated[
+        bool, typer.Option("--unconfined", help="Run code even where it cannot be confined.")
+    ] = False,
+) -> None:
+    """Grade what a class handed in; this is for teachers.
+
+    Nothing of a submission is trusted. Code 0 means that everybody has a verdict on every task,
+    whatever it is. A run that was stopped goes on where it was.
+    """
+    from lib import notebooks
+    from lib.grading import batch
+
+    notebooks.check_timeout(timeout)
+    if workers is not None and workers < 1:
+        raise CourseError(f"--workers should be at least 1; it is {workers}")
+    out = out or submissions.resolve().with_name(f"{submissions.resolve().name}-results")
+    rules = batch.Rules(unconfined=unconfined, seconds=timeout, patience=6 * timeout)
+    if not scheduler and not rules.confinement:
+        _say_error(batch.judge.UNSAFE)
+    with _progress(0) as bar:
+        graded = batch.grade(
+            submissions, out, notebooks.find_root(), exercise or [], rules,
+            batch.Cluster(workers or os.cpu_count() or 1, scheduler),
+            batch.Watcher(bar.of, lambda *result: bar.tell(_one_line(*result))),
+        )  # fmt: skip
+    _console().print(_grades_table(graded), soft_wrap=True)
+    old = len(graded.rows) - graded.again
+    before = f", {old} of them from before" if old else ""
+    _console().print(f"{len(graded.rows)} submissions are graded{before}.", soft_wrap=True)
+    _console().print(f"Results: {_short(out)}; begin with class.html.", soft_wrap=True)
+
+
+def _one_line(student: str, rows: Sequence) -> str:
+    points = sum(row.points for row in rows)
+    return f"{student}: {points:g} of {sum(row.possible for row in rows):g}"
+
+
+def _grades_table(graded) -> Table:
+    """Return a table of the students whose submissions need a look; of all, if they are few."""
+    few = len(graded.rows) <= 40
+    table = _table("student", "points", "of", "look at")
+    for name, rows in graded.rows.items():
+        notes = list(dict.fromkeys(graded.handed[name].notes))
+        if few or notes:
+            points = sum(row.points for row in rows)
+            possible = sum(row.possible for row in rows)
+            table.add_row(name, f"{points:g}", f"{possible:g}", "\n".join(notes))
+    return table
+
+
 # --- course say ----------------------------------------------------------------------------------
 
 
@@ -445,6 +526,15 @@ def say(
     model: Annotated[
         Path | None, typer.Option(help="A GGUF file of the Llama architecture.")
     ] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="Threads of the engine; by default the processors.")
+    ] = None,
+    slide: Annotated[
+        bool, typer.Option("--slide", help="Go on past the context: forget its older half.")
+    ] = False,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Use the float32 functions that the chapters derive.")
+    ] = False,
 ) -> None:
     """Let the real model continue a text.
 
@@ -454,10 +544,10 @@ def say(
     from lib.engine import sampling
 
     sampling.check_sampling(temperature, top_k, top_p)
-    with _spinner("loading the model"):
-        llama = _load(model)
+    llama = _load(model, threads, plain)
     ids = _prompt_ids(llama, prompt, chat)
-    chosen = sampling.generate(llama, ids, tokens, temperature, top_k, top_p, seed)
+    when_full = "slide" if slide else "error"
+    chosen = sampling.generate(llama, ids, tokens, temperature, top_k, top_p, seed, when_full)
     if not chat:
         _show_prompt(prompt)
     try:
@@ -491,13 +581,31 @@ def _is_utf8(text: str) -> bool:
         return False
 
 
-def _load(path: Path | None) -> Llama:
-    from lib.engine.llama import load_model
+def _load(path: Path | None, threads: int | None, plain: bool) -> Llama | FastLlama:
+    """Read the model; the first use of the fast engine ever compiles it, which is said."""
+    from lib.jit import NUMBA
 
-    return load_model(path)
+    if plain or not NUMBA:
+        from lib.engine.llama import load_model
+
+        with _spinner("loading the model"):
+            return load_model(path)
+    from lib.engine.fast import is_compiled, load_fast
+
+    with _spinner("loading the model") as status:
+        show = None if status is None else partial(_show_bytes, status)
+        llama = load_fast(path, threads, progress=show)
+    if not is_compiled():
+        words = "compiling the engine; this first use takes about half a minute"
+        _console(stderr=True).print(f"course: {words}")
+    return llama
 
 
-def _prompt_ids(llama: Llama, prompt: str, chat: bool) -> list[int]:
+def _show_bytes(status, done: int, total: int) -> None:
+    status.update(f"loading the model: {done / 1e6:.0f} of {total / 1e6:.0f} MB")
+
+
+def _prompt_ids(llama: Llama | FastLlama, prompt: str, chat: bool) -> list[int]:
     if not chat:
         return llama.tokenizer.encode(prompt)
     conversation = llama.tokenizer.chat([{"role": "user", "content": prompt}])
@@ -514,6 +622,82 @@ def _show_prompt(prompt: str) -> None:
     console = _console(stderr=True)
     if console.is_terminal and sys.stdout.isatty():
         console.print(prompt, style="dim", end="", soft_wrap=True)
+
+
+# --- course bench --------------------------------------------------------------------------------
+
+
+@app.command()
+def bench(
+    rows: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ROWS]...", help="Groups such as decode, core; all if none."),
+    ] = None,
+    peers: Annotated[
+        str | None,
+        typer.Option(metavar="PYTHON", help="The Python that has llama.cpp and torch."),
+    ] = None,
+    rounds: Annotated[int, typer.Option(help="Pairs of turns for each row.")] = 7,
+    quick: Annotated[bool, typer.Option("--quick", help="Three rounds, no long rows.")] = False,
+    threads: Annotated[int, typer.Option(help="Threads that each contestant may use.")] = 2,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the results; bench/results by default.")
+    ] = None,
+) -> None:
+    """Measure the speed of the engine, and of its peers.
+
+    Each row sets one of ours against one peer, in separate processes and turn by turn. Leave the
+    machine to it meanwhile. COURSE_PEERS may name the Python of the peers for good.
+    """
+    _check_bench(rounds, threads)
+    from lib import notebooks
+    from lib.bench import results, run
+
+    folder = run.find_folder(notebooks.find_root())
+    settings = run.Settings(
+        folder=folder,
+        out=out or folder / "results",
+        peers=run.peers_python(peers),
+        threads=threads,
+        rounds=min(rounds, 3) if quick else rounds,
+        quick=quick,
+    )
+    with _progress(run.turns(settings, rows or [])) as bar:
+        found = run.run(
+            settings, rows or [], lambda row: bar.begin(row.title), bar.advance, _say_error
+        )
+    _console().print(_bench_table(found))
+    for path in results.store(found, settings.out):
+        _console().print(f"written: {_short(path)}", soft_wrap=True)
+    if not found.rows:
+        raise typer.Exit(FAILED)
+
+
+def _check_bench(rounds: int, threads: int) -> None:
+    """Refuse what is wrong before minutes are spent."""
+    for name, number in (("--rounds", rounds), ("--threads", threads)):
+        if number < 1:
+            raise CourseError(f"{name} should be at least 1; it is {number}")
+
+
+def _bench_table(found: Results) -> Table:
+    table = _table("row", "ours", "peer", "", "ratio", "quartiles")
+    table.columns[2].justify = "left"
+    for row in found.rows:
+        ours, peer = (_three_digits(median) for median in row.medians)
+        scale, sign = (100, " %") if row.share else (1, " ×")
+        ratio, *quartiles = (_three_digits(scale * r) for r in (row.ratio, *row.quartiles))
+        title = f"{row.title}, {row.unit}"
+        colour = "yellow" if row.ratio < 1 and not row.share else None
+        between = " to ".join(quartiles)
+        table.add_row(title, ours, row.names[1], peer, ratio + sign, between, style=colour)
+    return table
+
+
+def _three_digits(number: float) -> str:
+    """Return a number with three digits that count, and without an exponent."""
+    decimals = 2 - math.floor(math.log10(abs(number))) if number else 0
+    return f"{number:.{min(max(0, decimals), 6)}f}"
 
 
 # --- course doctor -------------------------------------------------------------------------------

@@ -5,7 +5,9 @@ missing (Python in a browser) the decorators leave a function as it is, `NUMBA` 
 public functions of the core run the definitions of `lib.reference` instead.
 """
 
+import functools
 import math
+from pathlib import Path
 
 import numpy as np
 
@@ -22,6 +24,27 @@ NUMBA = numba is not None
 # NaN and infinity keep their meaning: "nnan" and "ninf", which full fastmath includes, would let
 # the compiler drop the very tests that guard a softmax.
 FLOAT_RULES = {"reassoc", "contract", "arcp", "nsz", "afn"}
+
+
+def _use_wide_registers():
+    """Let LLVM use registers of 512 bits: where there are some it prefers halves of them.
+
+    Has to come before anything is compiled.
+    """
+    from llvmlite import binding
+    from numba.core.codegen import get_host_cpu_features
+
+    if not binding.get_default_triple().startswith("x86_64"):
+        return
+    config = numba.config
+    named = config.CPU_NAME not in (None, "", "host")
+    features = config.CPU_FEATURES or ("" if named else get_host_cpu_features())
+    if named or "+avx512vnni" in features.split(","):
+        config.CPU_FEATURES = f"{features},-prefer-256-bit".lstrip(",")
+
+
+if NUMBA:
+    _use_wide_registers()
 
 
 def kernel(function):
@@ -65,7 +88,7 @@ def _exp(x):
     Its relative error is at most three roundings, and what one rounding of x would make.
     """
     if x < np.float32(-87.0):  # e^x is below the smallest normal number
-        return x - x  # zero; for −∞ NaN, so that an infinite score shows in the result
+        return np.float32(0.0 if x > -np.inf else np.nan)  # an infinite score has to show
     k = np.floor(x * LOG2_E + np.float32(0.5))
     r = x - k * LN_2
     power = np.float32(1.0)
@@ -86,6 +109,14 @@ def source_of(function):
     return getattr(dispatcher, "py_func", function)
 
 
+def is_kept(function):
+    """Tell whether a kernel was compiled before and is kept on disk."""
+    folder = getattr(getattr(function, "stats", None), "cache_path", None)
+    if folder is None:  # nothing is kept, or nothing is compiled at all
+        return not hasattr(function, "stats")
+    return any(Path(folder).glob(f"*{source_of(function).__name__}-*.nbi"))
+
+
 def cache_is_writable():
     """Tell whether kernels are kept on disk; otherwise each start of Python compiles anew."""
     return NUMBA and not _uncached
@@ -96,7 +127,29 @@ _uncached = []
 
 def _compile(decorator, function, **options):
     try:
-        return decorator(cache=True, **options)(function)
+        made = decorator(cache=True, **options)(function)
     except RuntimeError:  # Numba found no folder that it may write to
         _uncached.append(function.__name__)
         return decorator(**options)(function)
+    _watch_all_sources(made)
+    return made
+
+
+def _watch_all_sources(dispatcher):
+    """Let a kernel be compiled anew when any file that kernels come from has changed.
+
+    Numba looks at the kernel's own file alone, and a kernel has others compiled into it. The
+    attributes are not documented: where a version lacks them, a kernel may be stale after an
+    update until its `__pycache__` is deleted.
+    """
+    cache = getattr(dispatcher, "_cache", None) or getattr(dispatcher, "cache", None)
+    index = getattr(cache, "_cache_file", None)
+    if hasattr(index, "_source_stamp"):
+        index._source_stamp = (index._source_stamp, _stamp_of_sources())
+
+
+@functools.cache
+def _stamp_of_sources():
+    home = Path(__file__).parent
+    files = sorted([*home.glob("*.py"), home / "engine/simd.py", home / "engine/kernels.py"])
+    return tuple((file.name, file.stat().st_mtime, file.stat().st_size) for file in files)

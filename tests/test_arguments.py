@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from lib.arguments import as_float32, as_weight, check_result, positive
+from lib.arguments import (
+    all_finite,
+    as_float32,
+    as_weight,
+    check_result,
+    positive,
+    refuse_infinite,
+)
 from lib.attention import attend, attend_causal, attention_weights, causal_weights, softmax
 from lib.errors import CourseError
 from lib.ffn import activate, ffn, swiglu
@@ -188,3 +195,25 @@ def test_checks_by_themselves():
     with pytest.raises(CourseError, match="^t should be at least zero; it is -1"):
         positive("t", -1, zero=True)
     assert check_result(gain, W=np.array([np.nan])) is gain
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_what_is_finite(bad):
+    large = np.float32([[3e38, -3e38, 1e-45], [0, 1, 2]])  # squares of these are infinite
+    assert all_finite(large)
+    refuse_infinite(large=large)
+    for k in range(6):
+        spoiled = large.copy()
+        spoiled.flat[k] = bad
+        assert not all_finite(spoiled)
+        assert not all_finite(spoiled.T)
+        message = rf"^spoiled should hold .* at \[{k // 3}, {k % 3}\] it holds {bad}"
+        with pytest.raises(CourseError, match=message):
+            refuse_infinite(large=large, spoiled=spoiled)
+
+
+def test_an_empty_axis_in_front_is_an_error_too():
+    with pytest.raises(
+        CourseError, match=r"^X should have shape .* every size at least 1; .* \(0, 4"
+    ):
+        layer_norm(np.ones((0, 4)), gain, bias)

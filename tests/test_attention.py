@@ -4,11 +4,21 @@ import numpy as np
 import pytest
 
 from lib import reference
-from lib.attention import attend, attend_causal, attention_weights, causal_weights, softmax
+from lib.attention import (
+    BLOCK,
+    FEW,
+    attend,
+    attend_causal,
+    attention_weights,
+    causal_weights,
+    softmax,
+)
 from lib.errors import CourseError
 
 EPS = np.finfo(np.float32).eps  # 1.2e-7, the spacing of float32 numbers at 1
 SHAPES = [(1, 1, 1), (1, 5, 3), (2, 1, 4), (6, 4, 3), (7, 3, 5), (33, 64, 17), (300, 20, 8)]
+# Queries and keys around the places where attention changes its road: few queries, whole blocks.
+ROADS = [(FEW - 1, 20), (FEW, 20), (FEW, FEW), (BLOCK, BLOCK), (BLOCK + 1, 150), (2 * BLOCK, 200)]
 
 
 def made(n, d, d_v, seed=0, m=None):
@@ -51,6 +61,68 @@ def test_all_queries_agree_with_the_definition(shape, m):
     np.testing.assert_allclose(attend_causal(Q, K, V), expected, rtol=0, atol=bound)
     expected = reference.causal_weights(Q, K)
     np.testing.assert_allclose(causal_weights(Q, K), expected, rtol=0, atol=bound)
+
+
+@pytest.mark.parametrize(("m", "n"), ROADS)
+class TestManyQueries:
+    def test_agree_with_the_definition(self, m, n):
+        Q, K, V = made(n, 5, 3, seed=2, m=m)
+        bound = tolerance(Q, K, V)
+        expected = reference.attend_causal(Q, K, V)
+        np.testing.assert_allclose(attend_causal(Q, K, V), expected, rtol=0, atol=bound)
+        expected = reference.causal_weights(Q, K)
+        np.testing.assert_allclose(causal_weights(Q, K), expected, rtol=0, atol=bound)
+
+    def test_a_later_token_leaves_earlier_outputs_the_same_bits(self, m, n):
+        Q, K, V = made(n, 5, 3, seed=3, m=m)
+        before = attend_causal(Q, K, V)
+        j = m // 2
+        Q[j], K[n - m + j], V[n - m + j] = 7.0, -7.0, 70.0
+        after = attend_causal(Q, K, V)
+        np.testing.assert_array_equal(after[:j], before[:j])
+        assert abs(after[j] - before[j]).max() > 0.1
+
+    @pytest.mark.parametrize("name", ["Q", "K", "V"])
+    @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+    def test_nan_and_infinity_are_named_wherever_they_stand(self, m, n, name, bad):
+        for row in (0, m - 1):
+            given = dict(zip("QKV", made(n, 5, 3, seed=4, m=m), strict=True))
+            given[name][row, 1] = bad
+            message = rf"^{name} should hold .* at \[{row}, 1\] it holds {bad}"
+            with pytest.raises(CourseError, match=message):
+                attend_causal(**given)
+
+    def test_scores_beyond_float32_are_done_in_float64(self, m, n):
+        Q, K, V = made(n, 5, 3, seed=5, m=m)
+        Q, K = Q * np.float32(1e20), K * np.float32(1e20)
+        expected = reference.attend_causal(Q, K, V)
+        np.testing.assert_allclose(attend_causal(Q, K, V), expected, rtol=EPS)
+        np.testing.assert_allclose(causal_weights(Q, K), reference.causal_weights(Q, K), rtol=EPS)
+
+
+class TestInfinityThatAWeightOfZeroCouldHide:
+    # d = 1 and q = 1: the scores are the keys.
+    def test_a_key_of_minus_infinity(self):
+        K, V = np.float32([[0.0], [-np.inf], [0.5]]), np.float32([[1.0], [2.0], [3.0]])
+        with pytest.raises(CourseError, match=r"^K should hold .*; at \[1, 0\] it holds -inf"):
+            attend(np.float32([1.0]), K, V)
+
+    def test_a_value_whose_weight_is_zero(self):
+        K, V = np.float32([[0.0], [-200.0]]), np.float32([[1.0], [np.inf]])
+        assert attention_weights([1.0], K)[1] == 0
+        with pytest.raises(CourseError, match=r"^V should hold .*; at \[1, 0\] it holds inf"):
+            attend(np.float32([1.0]), K, V)
+
+    def test_a_score_that_leaves_float32_downwards(self):
+        K, V = np.float32([[1e30], [-1e30]]), np.float32([[1.0], [2.0]])
+        np.testing.assert_array_equal(attend(np.float32([1e30]), K, V), [1.0])
+
+    def test_values_as_large_as_float32_holds(self):
+        # Their mean is representable, their sum is not.
+        V = np.full((300, 2), 3e38, np.float32)
+        K = np.zeros((300, 1), np.float32)
+        np.testing.assert_allclose(attend([1.0], K, V), [3e38, 3e38], rtol=300 * EPS)
+        np.testing.assert_allclose(attend_causal(K, K, V), V, rtol=300 * EPS)
 
 
 @pytest.mark.parametrize("logit", [1e4, -1e4, 1e-30])

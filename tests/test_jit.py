@@ -30,3 +30,31 @@ def test_a_kernel_divides_by_zero_as_numpy_does():
         return a / b
 
     assert ratio(1.0, 0.0) == np.inf
+
+
+@jit.kernel
+def exponentials(x, out):
+    for j in range(len(x)):
+        out[j] = jit.exp(x[j])
+
+
+def test_exp_in_a_kernel():
+    x = np.linspace(-87, 0, 100_003, dtype=np.float32)
+    got, right = np.empty_like(x), np.exp(x.astype(np.float64))
+    exponentials(x, got)
+    # Three roundings; where the processor has no fused multiply-add, also one of k ln 2 ≈ x.
+    eps = np.finfo(np.float32).eps
+    assert (abs(got - right) <= eps * (3 + abs(x) / 2) * right).all()
+    assert got[-1] == 1.0
+
+
+def test_exp_where_the_power_is_no_normal_number():
+    x = np.float32([-88, -200, -3.4e38, -np.inf, np.nan])
+    got = np.empty_like(x)
+    exponentials(x, got)
+    np.testing.assert_array_equal(got, [0, 0, 0, np.nan, np.nan])
+    assert not np.signbit(got[:3]).any()
+
+
+def test_exp_by_itself_is_numpy_s():
+    assert jit.exp(-1.0) == np.exp(-1.0)

@@ -16,6 +16,7 @@ from lib.engine.gguf import GGUF
 from lib.engine.llama import LlamaConfig, check_tokens, layer_shapes, open_model
 from lib.engine.team import Team
 from lib.errors import CourseError, ModelError
+from lib.jit import is_kept
 from lib.reference import rope_angles
 
 CHUNK = 128  # tokens that go through the layers together: their vectors stay in the caches
@@ -171,6 +172,11 @@ class FastLlama:
         self._team.run(kernels.forward, counters, *records, *layers)
 
 
+def is_compiled() -> bool:
+    """Tell whether the engine was compiled before, so that its first pass is quick."""
+    return is_kept(kernels.forward)
+
+
 def load_fast(
     path: str | Path | None = None,
     threads: int | None = None,
@@ -262,7 +268,7 @@ def _where(packed, starts, config):  # -> (L + 1, 7, 9) int64
     def entry(name, to=0, onto=False):
         p = packed[name]
         group_bytes = p.data[0].nbytes
-        step = max(1, PIECE // group_bytes, p.groups // 64)
+        step = max(1, PIECE // (4 * group_bytes), p.groups // 256)
         return p.kind, starts[name], p.groups, p.columns, to, group_bytes, step, 4, onto
 
     for l in range(config.L):  # noqa: E741
@@ -271,12 +277,14 @@ def _where(packed, starts, config):  # -> (L + 1, 7, 9) int64
             where[l, m] = entry(f"blk.{l}.{name}.weight", place.get(name, 0), onto)
     head = "output.weight" if "output.weight" in packed else "token_embd.weight"
     where[config.L, 0] = entry(head)
+    if packed[head].kind == quant.BYTES:
+        where[config.L, 0, 0] = kernels.BYTES_HEAD
     return where
 
 
 def _gains(file, config):  # -> ((2 L + 1) · width,)
     names = [f"blk.{l}.{n}_norm.weight" for l in range(config.L) for n in ("attn", "ffn")]
-    gains = np.zeros((len(names) + 1, _up(config.d, 32)), np.float32)
+    gains = np.zeros((len(names) + 1, _up(config.d, 64)), np.float32)
     for gain, name in zip(gains, [*names, "output_norm.weight"], strict=True):
         gain[: config.d] = file.tensor(name, (config.d,))
     if not np.isfinite(gains).all():
@@ -286,8 +294,8 @@ def _gains(file, config):  # -> ((2 L + 1) · width,)
 
 def _places(config):
     """Return where each matrix writes its result, and the widths of the two common rows."""
-    q, kv = _up(config.H * config.d_head, 16), _up(config.H_kv * config.d_head, 16)
-    half = _up(config.d_ff, 32)
+    q, kv = _up(config.H * config.d_head, 64), _up(config.H_kv * config.d_head, 64)
+    half = _up(config.d_ff, 64)
     return {"attn_k": q, "attn_v": q + kv, "ffn_up": half}, (q + 2 * kv, 2 * half)
 
 
@@ -297,14 +305,14 @@ def new_state(config: LlamaConfig, tokens: int, threads: int) -> kernels.State:
     floats = lambda n: np.zeros(n, np.float32)  # noqa: E731
 
     def rows(columns):
-        width = _up(columns, 32)
+        width = _up(columns, 64)
         blocks = tokens * width // 32
         q = np.zeros(tokens * width, np.int8)
         return kernels.Activations(floats(tokens * width), q, floats(blocks), floats(blocks), width)
 
     half = tokens * config.d_head // 2
     return kernels.State(
-        X=floats(tokens * _up(config.d, 32)),
+        X=floats(tokens * _up(config.d, 64)),
         normed=rows(config.d),
         mixed=rows(config.H * config.d_head),
         hidden=rows(config.d_ff),

@@ -6,7 +6,8 @@ The steps and their order are those of `llama_layer`. What changes:
   is the time to read them. The vectors that meet them are rounded to 8 bits too, each block of 32
   with a scale of its own, so that one product of whole numbers serves the block.
 - 16 rows of a matrix lie interleaved: a lane of a vector is a row, and no sum runs across lanes.
-- Weights unpacked for one token serve three more, when there are more (prefill).
+- Weights unpacked for one token serve three more, when there are more (prefill). When there are
+  not, the time is spent on waiting for memory, which gives four streams faster than one.
 - Softmax runs along the keys in blocks, with a running maximum (Milakov and Gimelshein 2018,
   section 3; Dao et al. 2022, section 3.1), so scores need no memory that grows with the text.
 - Threads walk through the layers together. Each step is cut into pieces that they take in turn,
@@ -24,6 +25,7 @@ import numpy as np
 from lib.engine.simd import (
     atomic_add,
     atomic_load,
+    byte_of_four,
     dot_bytes,
     dot_nibbles,
     fma,
@@ -41,7 +43,6 @@ from lib.engine.simd import (
     no_ints,
     pause,
     power_of_two,
-    prefetch,
     put,
     size,
     spread,
@@ -58,25 +59,26 @@ from lib.engine.simd import (
 )
 from lib.jit import vector_kernel
 
-# How a matrix is stored, see `lib.engine.quant`.
-FLOATS, NIBBLES, BYTES = 0, 1, 2
+# How a matrix is stored, see `lib.engine.quant`; a head in bytes meets vectors in float32, since
+# its rounding shows in the logits at once, and memory sets its pace in any case.
+FLOATS, NIBBLES, BYTES, BYTES_HEAD = 0, 1, 2, 3
 # Bytes of 16 rows: of one column of floats, of a block of 32 columns of 4 or of 8 bits.
 COLUMN, NIBBLE_BLOCK, BYTE_BLOCK = 64, 320, 544
 
-AHEAD = 1024  # bytes between the weights in use and those that are being fetched
 KEYS = 64  # keys that a query meets before the running maximum is brought up to date
 SCRATCH = 5  # rows of value_width + KEYS that a thread needs for four queries
 
 # The matrices of a layer, in the order in which they are read.
 Q, K, V, O, GATE, UP, DOWN = range(7)  # noqa: E741
 MATRICES = 7
-SLOTS = 28  # counters of a layer, four for each matrix
+SLOTS = 35  # counters of a layer, five for each matrix
 
 # Vectors of some tokens, `width` numbers apart: as floats, and in blocks of 32 as whole numbers
 # `q` with a scale; `sum` is the sum of a block of q · scale.
 Activations = namedtuple("Activations", "x q scale sum width")
 # All weights in one array of bytes; where[l, matrix] = kind, first byte, groups of 16 rows,
-# columns, place in the output, bytes of a group, groups in a piece, 4, whether to add; gains (2 L + 1, width).
+# columns, place in the output, bytes of a group, a quarter of the groups in a piece, 4, whether
+# the product is added to what is there; gains (2 L + 1, width).
 Weights = namedtuple("Weights", "arena where gains")
 # What a pass writes to: for each token X (d), q k v side by side (qkv), gate and up side by side
 # (gates); the activations that enter the matrices; rotations (tokens, d_head / 2); scratch.
@@ -155,15 +157,15 @@ def turn_and_keep(state, cache, sizes, l, n, t):
     pairs, width = sizes.d_head // 2, sizes.d_head
     for h in range(sizes.H + sizes.H_kv):
         head = t * state.qkv_width + h * width
-        if h >= sizes.H:  # keys begin at a multiple of 16
-            head = t * state.qkv_width + _up(sizes.H * width, 16) + (h - sizes.H) * width
+        if h >= sizes.H:  # keys begin at a multiple of 64
+            head = t * state.qkv_width + _up(sizes.H * width, 64) + (h - sizes.H) * width
         for i in range(pairs):
             c, s = state.cos[t * pairs + i], state.sin[t * pairs + i]
             a, b = state.qkv[head + 2 * i], state.qkv[head + 2 * i + 1]
             state.qkv[head + 2 * i] = a * c - b * s
             state.qkv[head + 2 * i + 1] = a * s + b * c
-    keys = t * state.qkv_width + _up(sizes.H * width, 16)
-    values = keys + _up(sizes.H_kv * width, 16)
+    keys = t * state.qkv_width + _up(sizes.H * width, 64)
+    values = keys + _up(sizes.H_kv * width, 64)
     for h in range(sizes.H_kv):
         place = (l * sizes.H_kv + h) * cache.capacity + n + t
         for i in range(width):
@@ -277,30 +279,55 @@ def _up(n, step):  # -> the next multiple of step
 
 
 @vector_kernel
-def finish(out, at, found, onto):
-    """Write 16 results, or add them to what is there."""
+def finish(out, to, step, a, b, c, d, onto):
+    """Write four times 16 results, or add them to what is there."""
     if onto:
-        found = found + load(out, at)
-    store(out, at, found)
+        a, b = a + load(out, to), b + load(out, to + step)
+        c, d = c + load(out, to + 2 * step), d + load(out, to + 3 * step)
+    store(out, to, a)
+    store(out, to + step, b)
+    store(out, to + 2 * step, c)
+    store(out, to + 3 * step, d)
 
 
 @vector_kernel
-def nibbles_1(arena, at, blocks, rows, t, out, to, onto):
-    """One token, 4 bits: Σ over blocks of d · scale · Σ w q + m · sum."""
-    q, s, acc = t * rows.width, t * rows.width // 32, zeros()
+def nibbles_1(arena, at, gap, blocks, rows, t, out, to, next_to, onto):
+    """One token, 4 bits, for four groups of rows `gap` bytes apart: Σ d · scale · Σ w q + m · sum.
+
+    Four streams of weights come from memory faster than one.
+    """
+    q, s = t * rows.width, t * rows.width // 32
+    acc_0, acc_1, acc_2, acc_3 = zeros(), zeros(), zeros(), zeros()
     for block in range(s, s + blocks):
-        dots = no_dots()
-        prefetch(arena, at + AHEAD)
+        dots_0, dots_1, dots_2, dots_3 = no_dots(), no_dots(), no_dots(), no_dots()
         for v in range(4):
-            prefetch(arena, at + AHEAD + COLUMN * (v + 1))
-            w = load_bytes(arena, at + COLUMN * (v + 1))
-            dots = dot_nibbles(dots, low_nibbles(w), spread_four(rows.q, q + 4 * v))
-            dots = dot_nibbles(dots, high_nibbles(w), spread_four(rows.q, q + 16 + 4 * v))
-        d, m = load_halves(arena, at), load_halves(arena, at + 32)
-        acc = add_block(acc, total_dots(dots), d, m, rows, block)
+            x_low, x_high = spread_four(rows.q, q + 4 * v), spread_four(rows.q, q + 16 + 4 * v)
+            w = at + COLUMN * (v + 1)
+            dots_0 = dot_both(dots_0, load_bytes(arena, w), x_low, x_high)
+            dots_1 = dot_both(dots_1, load_bytes(arena, w + gap), x_low, x_high)
+            dots_2 = dot_both(dots_2, load_bytes(arena, w + 2 * gap), x_low, x_high)
+            dots_3 = dot_both(dots_3, load_bytes(arena, w + 3 * gap), x_low, x_high)
+        acc_0 = add_block(acc_0, dots_0, arena, at, rows, block)
+        acc_1 = add_block(acc_1, dots_1, arena, at + gap, rows, block)
+        acc_2 = add_block(acc_2, dots_2, arena, at + 2 * gap, rows, block)
+        acc_3 = add_block(acc_3, dots_3, arena, at + 3 * gap, rows, block)
         at += NIBBLE_BLOCK
         q += 32
-    finish(out, to, acc, onto)
+    finish(out, to, next_to, acc_0, acc_1, acc_2, acc_3, onto)
+
+
+@vector_kernel
+def dot_both(dots, w, x_low, x_high):
+    """Add the products of both halves of 64 bytes."""
+    return dot_nibbles(dot_nibbles(dots, low_nibbles(w), x_low), high_nibbles(w), x_high)
+
+
+@vector_kernel
+def add_block(acc, dots, arena, at, rows, block):
+    """Add d · scale · Σ w q + m · sum of one block, whose d and m lie at `at`."""
+    d, m = load_halves(arena, at), load_halves(arena, at + 32)
+    acc = fma(to_float(total_dots(dots)), d * spread_at(rows.scale, block), acc)
+    return fma(m, spread_at(rows.sum, block), acc)
 
 
 @vector_kernel
@@ -325,84 +352,124 @@ def nibbles_4(arena, at, blocks, rows, t, out, to, width, onto, four):
             dots_1 = dot_nibbles(dots_1, high, spread_four(rows.q, i + 16 + step))
             dots_2 = dot_nibbles(dots_2, high, spread_four(rows.q, i + 16 + 2 * step))
             dots_3 = dot_nibbles(dots_3, high, spread_four(rows.q, i + 16 + 3 * step))
-        d, m = load_halves(arena, at), load_halves(arena, at + 32)
-        acc_0 = add_block(acc_0, total_dots(dots_0), d, m, rows, block)
-        acc_1 = add_block(acc_1, total_dots(dots_1), d, m, rows, block + next_s)
-        acc_2 = add_block(acc_2, total_dots(dots_2), d, m, rows, block + 2 * next_s)
-        acc_3 = add_block(acc_3, total_dots(dots_3), d, m, rows, block + 3 * next_s)
+        acc_0 = add_block(acc_0, dots_0, arena, at, rows, block)
+        acc_1 = add_block(acc_1, dots_1, arena, at, rows, block + next_s)
+        acc_2 = add_block(acc_2, dots_2, arena, at, rows, block + 2 * next_s)
+        acc_3 = add_block(acc_3, dots_3, arena, at, rows, block + 3 * next_s)
         at += NIBBLE_BLOCK
         q += 32
-    finish(out, to, acc_0, onto)
-    finish(out, to + width, acc_1, onto)
-    finish(out, to + 2 * width, acc_2, onto)
-    finish(out, to + 3 * width, acc_3, onto)
+    finish(out, to, width, acc_0, acc_1, acc_2, acc_3, onto)
 
 
 @vector_kernel
-def add_block(acc, dots, d, m, rows, block):
-    """Add d · scale · Σ w q + m · sum of one block."""
-    acc = fma(to_float(dots), d * spread_at(rows.scale, block), acc)
-    return fma(m, spread_at(rows.sum, block), acc)
-
-
-@vector_kernel
-def bytes_1(arena, at, blocks, rows, t, out, to, onto):
-    """One token, 8 bits: Σ over blocks of d · scale · Σ w q."""
-    q, s, acc = t * rows.width, t * rows.width // 32, zeros()
+def bytes_1(arena, at, gap, blocks, rows, t, out, to, next_to, onto):
+    """One token, 8 bits, for four groups of rows: Σ d · scale · Σ w q."""
+    q, s = t * rows.width, t * rows.width // 32
+    acc_0, acc_1, acc_2, acc_3 = zeros(), zeros(), zeros(), zeros()
     for block in range(s, s + blocks):
-        dots = no_ints()
+        dots_0, dots_1, dots_2, dots_3 = no_ints(), no_ints(), no_ints(), no_ints()
         for v in range(8):
-            prefetch(arena, at + AHEAD + COLUMN * v)
-            w = load_bytes(arena, at + 32 + COLUMN * v)
-            dots = dot_bytes(dots, w, spread_four(rows.q, q + 4 * v))
-        d = load_halves(arena, at)
-        acc = fma(to_float(dots), d * spread_at(rows.scale, block), acc)
+            x, w = spread_four(rows.q, q + 4 * v), at + 32 + COLUMN * v
+            dots_0 = dot_bytes(dots_0, load_bytes(arena, w), x)
+            dots_1 = dot_bytes(dots_1, load_bytes(arena, w + gap), x)
+            dots_2 = dot_bytes(dots_2, load_bytes(arena, w + 2 * gap), x)
+            dots_3 = dot_bytes(dots_3, load_bytes(arena, w + 3 * gap), x)
+        scale = spread_at(rows.scale, block)
+        acc_0 = fma(to_float(dots_0), load_halves(arena, at) * scale, acc_0)
+        acc_1 = fma(to_float(dots_1), load_halves(arena, at + gap) * scale, acc_1)
+        acc_2 = fma(to_float(dots_2), load_halves(arena, at + 2 * gap) * scale, acc_2)
+        acc_3 = fma(to_float(dots_3), load_halves(arena, at + 3 * gap) * scale, acc_3)
         at += BYTE_BLOCK
         q += 32
-    finish(out, to, acc, onto)
+    finish(out, to, next_to, acc_0, acc_1, acc_2, acc_3, onto)
 
 
 @vector_kernel
-def floats_1(arena, at, columns, rows, t, out, to, onto):
-    """One token, float32: Σ over columns of w · x."""
-    x, acc = t * rows.width, zeros()
-    for column in range(columns):
-        acc = fma(load_floats(arena, at), spread_at(rows.x, x + column), acc)
+def bytes_head_1(arena, at, gap, blocks, rows, t, out, to, next_to, onto):
+    """One token in float32, 8 bits, for four groups of rows: Σ d · Σ w x."""
+    i, acc_0, acc_1, acc_2, acc_3 = t * rows.width, zeros(), zeros(), zeros(), zeros()
+    for _ in range(blocks):
+        sum_0, sum_1, sum_2, sum_3 = zeros(), zeros(), zeros(), zeros()
+        for v in range(8):
+            w = at + 32 + COLUMN * v
+            w_0, w_1 = load_bytes(arena, w), load_bytes(arena, w + gap)
+            w_2, w_3 = load_bytes(arena, w + 2 * gap), load_bytes(arena, w + 3 * gap)
+            for j in range(4):
+                x = spread_at(rows.x, i + 4 * v + j)
+                sum_0 = fma(to_float(byte_of_four(w_0, j)), x, sum_0)
+                sum_1 = fma(to_float(byte_of_four(w_1, j)), x, sum_1)
+                sum_2 = fma(to_float(byte_of_four(w_2, j)), x, sum_2)
+                sum_3 = fma(to_float(byte_of_four(w_3, j)), x, sum_3)
+        acc_0 = fma(sum_0, load_halves(arena, at), acc_0)
+        acc_1 = fma(sum_1, load_halves(arena, at + gap), acc_1)
+        acc_2 = fma(sum_2, load_halves(arena, at + 2 * gap), acc_2)
+        acc_3 = fma(sum_3, load_halves(arena, at + 3 * gap), acc_3)
+        at += BYTE_BLOCK
+        i += 32
+    finish(out, to, next_to, acc_0, acc_1, acc_2, acc_3, onto)
+
+
+@vector_kernel
+def floats_1(arena, at, gap, columns, rows, t, out, to, next_to, onto):
+    """One token, float32, for four groups of rows: Σ w · x."""
+    acc_0, acc_1, acc_2, acc_3 = zeros(), zeros(), zeros(), zeros()
+    for i in range(t * rows.width, t * rows.width + columns):
+        x = spread_at(rows.x, i)
+        acc_0 = fma(load_floats(arena, at), x, acc_0)
+        acc_1 = fma(load_floats(arena, at + gap), x, acc_1)
+        acc_2 = fma(load_floats(arena, at + 2 * gap), x, acc_2)
+        acc_3 = fma(load_floats(arena, at + 3 * gap), x, acc_3)
         at += COLUMN
-    finish(out, to, acc, onto)
-
-
-@vector_kernel
-def group(arena, matrix, at, columns, rows, tokens, out, to, width):
-    """16 rows of a matrix times the vectors of all tokens."""
-    kind, four, onto = matrix[0], matrix[7], matrix[8] == 1
-    fours = tokens // 4 * 4 if kind == NIBBLES else 0
-    for t in range(0, fours, 4):
-        nibbles_4(arena, at, columns // 32, rows, t, out, to + t * width, width, onto, four)
-    for t in range(fours, tokens):
-        if kind == NIBBLES:
-            nibbles_1(arena, at, columns // 32, rows, t, out, to + t * width, onto)
-        elif kind == BYTES:
-            bytes_1(arena, at, columns // 32, rows, t, out, to + t * width, onto)
-        else:
-            floats_1(arena, at, columns, rows, t, out, to + t * width, onto)
+    finish(out, to, next_to, acc_0, acc_1, acc_2, acc_3, onto)
 
 
 @vector_kernel
 def multiply(arena, matrix, rows, tokens, out, width, sync, slot):
     """Multiply a matrix with the vectors of all tokens, together with the other threads.
 
-    A thread takes the next piece of the matrix by adding to the counter sync[slot].
+    A thread takes the next piece by adding to a counter: with four tokens or more a group of
+    rows at a time, which then stays in the nearest cache; for what is left four groups.
     """
-    first, groups, columns, to = matrix[1], matrix[2], matrix[3], matrix[4]
-    group_bytes, step = matrix[5], matrix[6]
-    while True:
-        start = atomic_add(sync, slot, step)
-        if start >= groups:
-            return
-        for g in range(start, min(start + step, groups)):
-            at = first + g * group_bytes
-            group(arena, matrix, at, columns, rows, tokens, out, to + 16 * g, width)
+    groups, step, together = matrix[2], matrix[6], 0
+    if matrix[0] == NIBBLES and tokens >= 4:
+        together = tokens // 4 * 4
+        g = atomic_add(sync, slot, 1)
+        while g < groups:
+            tiles(arena, matrix, g, rows, together, out, width)
+            g = atomic_add(sync, slot, 1)
+    if together < tokens:
+        start = atomic_add(sync, slot + 1, step)
+        while start < groups // 4:
+            for g in range(start, min(start + step, groups // 4)):
+                four_groups(arena, matrix, g, rows, together, tokens, out, width)
+            start = atomic_add(sync, slot + 1, step)
+
+
+@vector_kernel
+def tiles(arena, matrix, g, rows, tokens, out, width):
+    """Group g of a matrix times the vectors of all tokens, four at a time."""
+    at, to = matrix[1] + g * matrix[5], matrix[4] + 16 * g
+    blocks, four, onto = matrix[3] // 32, matrix[7], matrix[8] == 1
+    for t in range(0, tokens, 4):
+        nibbles_4(arena, at, blocks, rows, t, out, to + t * width, width, onto, four)
+
+
+@vector_kernel
+def four_groups(arena, matrix, g, rows, first, tokens, out, width):
+    """Groups g, g + n, g + 2 n, g + 3 n of 4 n times the vectors of tokens from `first` on."""
+    n = matrix[2] // 4
+    at, gap, to, next_to = matrix[1] + g * matrix[5], n * matrix[5], matrix[4] + 16 * g, 16 * n
+    kind, columns, onto = matrix[0], matrix[3], matrix[8] == 1
+    for t in range(first, tokens):
+        here = to + t * width
+        if kind == NIBBLES:
+            nibbles_1(arena, at, gap, columns // 32, rows, t, out, here, next_to, onto)
+        elif kind == BYTES:
+            bytes_1(arena, at, gap, columns // 32, rows, t, out, here, next_to, onto)
+        elif kind == BYTES_HEAD:
+            bytes_head_1(arena, at, gap, columns // 32, rows, t, out, here, next_to, onto)
+        else:
+            floats_1(arena, at, gap, columns, rows, t, out, here, next_to, onto)
 
 
 # ------------------------------------------------------------------ all layers, all threads
@@ -430,7 +497,7 @@ def forward(
     for l in range(first, last + min(heads, 1)):  # noqa: E741
         count = tokens if l < last else heads
         for m in range(MATRICES if l < last else 1):
-            slot = 1 + ((l - first) * MATRICES + m) * 4  # counters, see `multiply`
+            slot = 1 + ((l - first) * MATRICES + m) * 5  # counters, see `multiply`
             if m == Q or m == O or m == GATE or m == DOWN:
                 met = meet(sync, met + threads)  # the last matrix is done
                 if m == O:

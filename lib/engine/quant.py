@@ -62,9 +62,12 @@ def kind_of(type_name: str, other: str = "float32") -> int:
 
 
 def layout(kind: int, rows: int, columns: int) -> tuple[int, int, int]:
-    """Return the shape of a matrix's bytes: groups of rows, columns or blocks, bytes of each."""
+    """Return the shape of a matrix's bytes: groups of rows, columns or blocks, bytes of each.
+
+    The number of groups is a multiple of four, filled up with rows of zeros.
+    """
     units = columns if kind == FLOATS else -(-columns // BLOCK)
-    return -(-rows // GROUP), units, UNIT[kind]
+    return 4 * -(-rows // (4 * GROUP)), units, UNIT[kind]
 
 
 def pack(source, type_name: str, rows: int, columns: int, kind: int, out: np.ndarray) -> Packed:
@@ -134,9 +137,10 @@ def _pack_bytes(blocks, out):  # (rows, blocks, 34)
 
 
 def _padded(rows, groups):
-    """Fill up the last group with rows of zeros."""
+    """Fill up the groups with rows of zeros."""
     missing = groups * GROUP - len(rows)
-    return rows if not missing else np.concatenate([rows, np.zeros_like(rows[:missing])])
+    zeros = np.zeros((missing, *rows.shape[1:]), rows.dtype)
+    return rows if not missing else np.concatenate([rows, zeros])
 
 
 def _check_scales(*scales):

@@ -91,6 +91,7 @@ def generate(
     top_k: int | None = None,
     top_p: float | None = None,
     seed: int | None = None,
+    when_full: str = "error",
 ) -> Iterator[int]:
     """Yield up to n tokens that follow a prompt, each as soon as it is known.
 
@@ -98,7 +99,7 @@ def generate(
 
     Parameters
     ----------
-    model : Llama
+    model : Llama or FastLlama
     prompt_tokens : sequence of int
     n : int
         At least 0.
@@ -106,6 +107,9 @@ def generate(
         As in `probabilities`; at temperature 0 the text is always the same.
     seed : int, optional
         The same seed gives the same text.
+    when_full : {"error", "slide"}
+        What happens to a text longer than the context. Sliding forgets the older half of the
+        context each time it is full, and reads the newer half again as if it were the whole text.
 
     Returns
     -------
@@ -115,7 +119,7 @@ def generate(
     ------
     CourseError
         At the call, before any work: if an argument is out of its range, the prompt is empty, or
-        the prompt and n more tokens are longer than the context.
+        the prompt and n more tokens are longer than the context (when sliding: the prompt alone).
     """
     check_sampling(temperature, top_k, top_p)
     context = model.config.context
@@ -124,7 +128,9 @@ def generate(
             raise CourseError(f"{name} should be a whole number of at least 0; it is {number!r}")
     if len(prompt_tokens) == 0:
         raise CourseError("prompt_tokens should hold at least one token; the prompt is empty")
-    if len(prompt_tokens) + n > context:
+    if when_full not in ("error", "slide"):
+        raise CourseError(f"when_full should be error or slide; it is {when_full!r}")
+    if len(prompt_tokens) + (n if when_full == "error" else 0) > context:
         raise CourseError(
             f"the prompt and n more tokens should fit into the context of {context} tokens; "
             f"the prompt has {len(prompt_tokens)} and n is {n}"
@@ -132,19 +138,22 @@ def generate(
     model.embed(prompt_tokens)  # names a token that the vocabulary lacks
     cache = model.new_cache(len(prompt_tokens) + int(n))
     rng = np.random.default_rng(seed)
-    return _steps(model, prompt_tokens, int(n), cache, (temperature, top_k, top_p, rng))
+    return _steps(model, list(prompt_tokens), int(n), cache, (temperature, top_k, top_p, rng))
 
 
 def _steps(
-    model: "Llama", tokens: Sequence[int], n: int, cache: "Cache", sampling: tuple
+    model: "Llama", text: list[int], n: int, cache: "Cache", sampling: tuple
 ) -> Iterator[int]:
     for _ in range(n):
-        logits = model.logits(tokens, cache)  # the whole prompt first, then one token at a time
+        if len(text) > model.config.context:  # slide: the newer half is the text from now on
+            text = text[-(model.config.context // 2) :]
+            cache.truncate(0)
+        logits = model.logits(text[cache.n :], cache)  # the prompt first, then token by token
         token = sample(logits, *sampling)
         if token in model.tokenizer.stop:
             return
         yield token
-        tokens = [token]
+        text.append(token)
 
 
 def check_sampling(

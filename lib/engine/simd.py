@@ -261,19 +261,6 @@ def store_bytes(array, at, x):
     array[at : at + LANES] = x.astype(array.dtype)
 
 
-def _emit_prefetch(b, array, at):
-    place = array.to(BYTE, at)
-    read, keep, data = INT(0), INT(3), INT(1)
-    kind = ir.FunctionType(ir.VoidType(), [place.type, INT, INT, INT])
-    name = "llvm.prefetch.p0"
-    b.call(cgutils.get_or_insert_function(b.module, kind, name), (place, read, keep, data))
-
-
-@operation(types.none, (ARRAY, types.intp), _emit_prefetch)
-def prefetch(array, at):
-    """Ask for the 64 bytes around `at` to be fetched from memory, without waiting for them."""
-
-
 # ------------------------------------------------------------------ arithmetic
 
 
@@ -522,6 +509,18 @@ def _emit_dot_bytes(b, acc, w, x):
 def dot_bytes(acc, w, x):
     """Add Σ w · x over groups of four, both signed, -127 to 127."""
     return acc + _groups_of_four(w.view(np.int8).astype(np.int32) * x.view(np.int8))
+
+
+def _emit_byte(b, x, j):
+    up = b.sub(INT(24), b.mul(b.trunc(j, INT), INT(8)))
+    words = b.shl(b.bitcast(x, I32.llvm), _spread(b, up, LANES))
+    return b.ashr(words, _all(I32.llvm, 24))
+
+
+@operation(I32, (BYTES, types.intp), _emit_byte)
+def byte_of_four(x, j):
+    """Return byte j of each group of four, signed."""
+    return x.view(np.int8)[j::4].astype(np.int32)
 
 
 @operation(I32, (), lambda b: _all(I32.llvm, 0))

@@ -68,7 +68,6 @@ def dots(w, x, out):
 
 @vector_kernel
 def counters(sync, out):
-    prefetch(out, 0)
     pause()
     put(out, 0, np.float32(atomic_add(sync, 2, 5)))
     put(out, 1, np.float32(atomic_load(sync, 2)))
