@@ -37,6 +37,39 @@ def explorer(draw, **controls):
     return widgets.VBox([*controls.values(), message, picture])
 
 
+def slow_explorer(draw, *, working="working …", **controls):
+    """Return an `explorer` for what takes longer than a tenth of a second.
+
+    It says that it is working while it does. A slider draws when it comes to rest, and what was
+    drawn once is shown again without computing. The arguments are those of `explorer`.
+
+    Returns
+    -------
+    ipywidgets.VBox
+    """
+    picture = widgets.Image(format="png", layout=widgets.Layout(max_width="100%"))
+    message = widgets.HTML()
+    drawn = {}
+
+    def redraw(_=None):
+        values = {name: control.value for name, control in controls.items()}
+        key = tuple(values.values())
+        try:
+            if key not in drawn:
+                message.value = working  # sent at once: it shows before `draw` has ended
+                drawn[key] = png(draw(**values))
+            picture.value, message.value = drawn[key], ""
+        except CourseError as mistake:
+            message.value = str(mistake)
+
+    for control in controls.values():
+        if hasattr(control, "continuous_update"):
+            control.continuous_update = False
+        control.observe(redraw, "value")
+    redraw()
+    return widgets.VBox([*controls.values(), message, picture])
+
+
 def slider(description, low, high, value, step=1):
     """Return a slider over whole numbers, or over floats where the step is not whole."""
     kind = widgets.IntSlider if isinstance(step, int) else widgets.FloatSlider
