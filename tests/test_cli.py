@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 import time
 from importlib.metadata import version
 from urllib.error import URLError
@@ -393,12 +394,16 @@ def fake(monkeypatch):
     model = FakeModel()
     model.says = map(ord, "so")
 
-    def generate(llama, ids, n, temperature, top_k, top_p, seed):
+    def generate(llama, ids, n, temperature, top_k, top_p, seed, when_full):
         assert llama is model
-        model.asked = (ids, n, temperature, top_k, top_p, seed)
+        model.asked = (ids, n, temperature, top_k, top_p, seed, when_full)
         return model.says
 
-    monkeypatch.setattr(cli, "_load", lambda path: setattr(model, "path", path) or model)
+    def load(*loaded):
+        model.loaded = loaded
+        return model
+
+    monkeypatch.setattr(cli, "_load", load)
     monkeypatch.setattr(sampling, "generate", generate)
     return model
 
@@ -406,17 +411,18 @@ def fake(monkeypatch):
 def test_say_prints_the_continuation_alone(fake, capsys):
     assert cli.main(["say", "Hi"]) == 0
     assert capsys.readouterr() == ("so\n", "")
-    assert fake.asked == ([72, 105], 50, 0.0, None, None, None)
+    assert fake.asked == ([72, 105], 50, 0.0, None, None, None, "error")
     assert fake.encoded == ("Hi", False)  # <|im_start|> in a prompt is text
-    assert fake.path is None
+    assert fake.loaded == (None, None, False)
 
 
 def test_say_passes_every_option_on(fake):
     options = "--tokens 7 --temperature 0.5 --top-k 3 --top-p 0.9 --seed 11 --model m.gguf --chat"
+    options += " --threads 3 --slide --plain"
     assert cli.main(["say", "Hi", *options.split()]) == 0
     assert fake.encoded == ("<user>Hi", True)
-    assert fake.asked[1:] == (7, 0.5, 3, 0.9, 11)
-    assert str(fake.path) == "m.gguf"
+    assert fake.asked[1:] == (7, 0.5, 3, 0.9, 11, "slide")
+    assert fake.loaded == (Path("m.gguf"), 3, True)
 
 
 def test_say_streams(fake, monkeypatch):
@@ -457,13 +463,25 @@ def test_say_on_a_narrow_terminal_replaces_what_it_lacks(fake, monkeypatch):
     assert raw.getvalue() == b"\xe9?!\n"
 
 
-def test_say_with_the_real_model(capsys):
+@pytest.mark.parametrize("engine", [[], ["--plain"]])
+def test_say_with_the_real_model(capsys, engine):
     prompt = "The capital of France is"
-    assert cli.main(["say", prompt, "--tokens", "5", "--temperature", "0"]) == 0
+    assert cli.main(["say", prompt, "--tokens", "5", "--temperature", "0", *engine]) == 0
     out, err = capsys.readouterr()
     assert out.startswith(" Paris")
     assert prompt not in out
-    assert err == ""
+    compiling = "course: compiling the engine; this first use takes about half a minute\n"
+    assert err in ("", compiling)
+
+
+def test_say_says_when_it_compiles(capsys, monkeypatch):
+    from lib.engine import fast
+
+    monkeypatch.setattr(fast, "load_fast", lambda *arguments, **options: FakeModel())
+    for known in (True, False):
+        monkeypatch.setattr(fast, "is_compiled", lambda known=known: known)
+        cli._load(None, None, False)
+        assert ("compiling the engine" in capsys.readouterr().err) is not known
 
 
 def test_say_refuses_more_than_the_context(capsys):

@@ -144,16 +144,18 @@ def generate(
 def _steps(
     model: "Llama", text: list[int], n: int, cache: "Cache", sampling: tuple
 ) -> Iterator[int]:
+    new = text  # the whole prompt first, then one token at a time
     for _ in range(n):
         if len(text) > model.config.context:  # slide: the newer half is the text from now on
-            text = text[-(model.config.context // 2) :]
+            new = text = text[-(model.config.context // 2) :]
             cache.truncate(0)
-        logits = model.logits(text[cache.n :], cache)  # the prompt first, then token by token
+        logits = model.logits(new, cache)
         token = sample(logits, *sampling)
         if token in model.tokenizer.stop:
             return
         yield token
-        text.append(token)
+        new = [token]
+        text = text + new
 
 
 def check_sampling(

@@ -64,6 +64,8 @@ def dots(w, x, out):
     for step in range(4):
         whole = dot_bytes(whole, load_bytes(w, 256 + 64 * step), spread_four(x, 4 * step))
     store(out, 16, to_float(whole))
+    for j in range(4):
+        store(out, 32 + 16 * j, to_float(byte_of_four(load_bytes(w, 300), j)))
 
 
 @vector_kernel
@@ -105,6 +107,6 @@ for extreme in range(3):
     if extreme:  # the largest sums that can come up, of both signs
         w[:256], w[256:] = 255, np.int8(-127).view(np.uint8)
         q[:] = 127 * (-1) ** extreme
-    compare(dots, w, q, out(32))
+    compare(dots, w, q, out(96))
 compare(counters, np.arange(4), out(4))
 print(simd.BYTE_DOT, "fused" if simd.FUSED else "not fused")

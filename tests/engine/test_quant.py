@@ -85,13 +85,6 @@ def quantise_all(rows, columns, tokens):
         kernels.quantise(rows, t, columns)
 
 
-@vector_kernel
-def product(data, matrix, rows, tokens, out, width):
-    for g in range(matrix[2]):
-        at = g * matrix[5]
-        kernels.group(data, matrix, at, matrix[3], rows, tokens, out, matrix[4] + 16 * g, width)
-
-
 def activations(X):
     tokens, width = X.shape
     blocks = tokens * width // 32
@@ -101,11 +94,14 @@ def activations(X):
     return rows
 
 
-def multiply(matrix, X, onto=False, before=0.0):
-    row = [matrix.kind, 0, matrix.groups, matrix.columns, 16, matrix.data[0].nbytes, 1, 4, onto]
+def multiply(matrix, X, onto=False, before=0.0, kind=None):
+    kind = matrix.kind if kind is None else kind
+    row = [kind, 0, matrix.groups, matrix.columns, 16, matrix.data[0].nbytes, 2, 4, onto]
     width = 16 + 16 * matrix.groups
     out = np.full(len(X) * width, before, np.float32)
-    product(matrix.data.reshape(-1), np.array(row), activations(X), len(X), out, width)
+    arena, sync = matrix.data.reshape(-1), np.zeros(9, np.int64)
+    kernels.multiply(arena, np.array(row), activations(X), len(X), out, width, sync, 3)
+    assert (out.reshape(len(X), width)[:, :16] == before).all()  # the place before is another's
     return out.reshape(len(X), width)[:, 16 : 16 + matrix.rows]
 
 
@@ -151,6 +147,15 @@ def test_products_against_float64(kind, tokens):
     matrix = packed(source, kind)
     assert (np.abs(multiply(matrix, X) - expected) <= bound).all()
     np.testing.assert_allclose(multiply(matrix, X, True, 2.0), expected + 2, rtol=0, atol=1e-3)
+
+
+def test_a_head_of_bytes_meets_float32():
+    rng = np.random.default_rng(10)
+    data, W = raw("Q8_0", rng)
+    X = rng.standard_normal((3, COLUMNS)).astype(np.float32)
+    found = multiply(packed(data, "Q8_0"), X, kind=kernels.BYTES_HEAD)
+    bound = np.abs(X) @ np.abs(W.T) * 100 * 2.0**-24  # as above
+    assert (np.abs(found - X.astype(np.float64) @ W.astype(np.float64).T) <= bound).all()
 
 
 @pytest.mark.parametrize("kind", ["Q4_1", "Q8_0"])

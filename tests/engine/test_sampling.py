@@ -151,6 +151,22 @@ def test_generate_refuses_at_the_call(prompt, n, seed, message):
     assert model.fed == []
 
 
+def test_generate_slides_past_the_context_if_asked(odd):
+    """The policy: when the context of 12 is full, the newer 6 tokens are the text."""
+    found = list(generate(odd, [7, 8, 9], 30, when_full="slide"))
+    assert len(found) > 20
+    window = [7, 8, 9]
+    for token in found:
+        if len(window) > 12:
+            window = window[-6:]
+        assert token == int(np.argmax(odd.logits(window)))
+        window.append(token)
+    with pytest.raises(CourseError, match="when_full should be error or slide; it is 'stop'"):
+        generate(odd, [7], 1, when_full="stop")
+    with pytest.raises(CourseError, match="context of 12 tokens; the prompt has 13"):
+        generate(odd, [7] * 13, 1, when_full="slide")
+
+
 def test_generate_runs_to_the_end_of_the_context(odd):
     prompt = [7, 8, 9]
     found = list(generate(odd, prompt, 9, temperature=1.0, seed=11))

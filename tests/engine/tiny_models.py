@@ -143,10 +143,11 @@ def round_to_8_bits(x):  # (n, columns) -> the same, each block of 32 a multiple
     return (np.rint(blocks / np.where(scale == 0, 1, scale)) * scale).reshape(x.shape)
 
 
-def plain_logits(file, tokens, enter=lambda x: x):  # -> (n, vocabulary), float32
+def plain_logits(file, tokens, enter=lambda x: x, enter_head=lambda x: x):  # -> (n, vocabulary), float32
     """Run whole sequences, with masks; of `lib` only the reading is used.
 
-    `enter` is applied to what a matrix is multiplied with.
+    `enter` is applied to what a matrix of a layer is multiplied with, `enter_head` to what the
+    head is.
     """
     meta, T = file.metadata, file.tensors
     H = meta["llama.attention.head_count"]
@@ -186,4 +187,4 @@ def plain_logits(file, tokens, enter=lambda x: x):  # -> (n, vocabulary), float3
         up = h @ T[b + "ffn_up.weight"].T
         x = x + enter(gate / (1 + np.exp(-gate)) * up) @ T[b + "ffn_down.weight"].T
     head = T.get("output.weight", embedding)
-    return enter(norm(x, "output_norm.weight")) @ head.T
+    return enter_head(norm(x, "output_norm.weight")) @ head.T
