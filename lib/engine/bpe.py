@@ -93,8 +93,15 @@ def _byte_alphabet() -> dict[str, int]:
 _BYTE_OF = _byte_alphabet()
 
 
+# The same as a table for str.translate; what stands for no byte becomes what Latin-1 lacks.
+_TO_LATIN_1 = dict.fromkeys(range(256), "\uffff") | {ord(c): chr(b) for c, b in _BYTE_OF.items()}
+
+
 def _spell(text: str, as_text: bool) -> bytes:
     """Return the bytes that a token of the vocabulary stands for."""
-    if as_text or any(character not in _BYTE_OF for character in text):
-        return text.encode("utf-8")
-    return bytes(_BYTE_OF[character] for character in text)
+    if not as_text:
+        try:
+            return text.translate(_TO_LATIN_1).encode("latin-1")
+        except UnicodeEncodeError:
+            pass
+    return text.encode("utf-8")

@@ -29,6 +29,7 @@ from lib.engine.simd import (
     dot_bytes,
     dot_nibbles,
     fma,
+    give_way,
     high_nibbles,
     keep,
     larger,
@@ -65,6 +66,7 @@ FLOATS, NIBBLES, BYTES, BYTES_HEAD = 0, 1, 2, 3
 # Bytes of 16 rows: of one column of floats, of a block of 32 columns of 4 or of 8 bits.
 COLUMN, NIBBLE_BLOCK, BYTE_BLOCK = 64, 320, 544
 
+PATIENCE = 5000  # rounds of waiting before a thread gives way
 KEYS = 64  # keys that a query meets before the running maximum is brought up to date
 SCRATCH = 5  # rows of value_width + KEYS that a thread needs for four queries
 
@@ -477,10 +479,18 @@ def four_groups(arena, matrix, g, rows, first, tokens, out, width):
 
 @vector_kernel
 def meet(sync, arrivals):
-    """Wait until `arrivals` threads have come here, those of earlier meetings included."""
+    """Wait until `arrivals` threads have come here, those of earlier meetings included.
+
+    A wait takes less than a microsecond, unless the one waited for has lost its processor to
+    another program: then this thread holds up others too, and gives way.
+    """
     atomic_add(sync, 0, 1)
+    rounds = 0
     while atomic_load(sync, 0) < arrivals:
         pause()
+        rounds += 1
+        if rounds > PATIENCE:
+            give_way()
     return arrivals
 
 

@@ -12,6 +12,7 @@ AVX-512 VNNI, AVX-VNNI or ARM's dotprod; AVX2 needs two to three for each half.
 
 import inspect
 import operator
+import os
 
 import numpy as np
 from llvmlite import binding, ir
@@ -566,3 +567,13 @@ def _emit_pause(b):
 @operation(types.none, (), _emit_pause)
 def pause():
     """Tell the processor that this thread is only waiting."""
+
+
+def _emit_give_way(b):
+    if os.name == "posix":
+        _call(b, "sched_yield", INT)
+
+
+@operation(types.none, (), _emit_give_way)
+def give_way():
+    """Let another program have this processor, where one waits for it; nothing on Windows."""

@@ -71,6 +71,7 @@ def dots(w, x, out):
 @vector_kernel
 def counters(sync, out):
     pause()
+    give_way()
     put(out, 0, np.float32(atomic_add(sync, 2, 5)))
     put(out, 1, np.float32(atomic_load(sync, 2)))
 
