@@ -19,7 +19,7 @@ from lib.errors import CourseError, ModelError
 from lib.jit import is_kept
 from lib.reference import rope_angles
 
-CHUNK = 128  # tokens that go through the layers together: their vectors stay in the caches
+CHUNK = 256  # tokens that go through the layers together, so that weights are read once for all
 PIECE = 24 * 1024  # bytes of weights that a thread takes at a time
 MATRICES = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
 

@@ -29,11 +29,13 @@ from lib.engine.simd import (
     dot_bytes,
     dot_nibbles,
     fma,
+    get,
     give_way,
     high_nibbles,
     keep,
     larger,
     largest,
+    largest_size,
     load,
     load_bytes,
     load_floats,
@@ -45,7 +47,6 @@ from lib.engine.simd import (
     pause,
     power_of_two,
     put,
-    size,
     spread,
     spread_at,
     spread_four,
@@ -69,6 +70,9 @@ COLUMN, NIBBLE_BLOCK, BYTE_BLOCK = 64, 320, 544
 PATIENCE = 5000  # rounds of waiting before a thread gives way
 KEYS = 64  # keys that a query meets before the running maximum is brought up to date
 SCRATCH = 5  # rows of value_width + KEYS that a thread needs for four queries
+# What is kept of each query, four numbers each: the largest score so far, the largest of these
+# keys too, what earlier sums shrink by, and the sum of weights.
+TOP, BEST, FADE, WEIGHT = 0, 16, 32, 48
 
 # The matrices of a layer, in the order in which they are read.
 Q, K, V, O, GATE, UP, DOWN = range(7)  # noqa: E741
@@ -117,8 +121,7 @@ def quantise(rows, t, columns):
     for block in range((columns + 31) // 32):
         at = t * rows.width + 32 * block
         a, b = load(rows.x, at), load(rows.x, at + 16)
-        top = largest(larger(size(a), size(b)))
-        top += total(a + b) * np.float32(0)  # so that NaN and infinity stay what they are
+        top = largest_size(a, b)
         back = np.float32(127) / top if top > 0 else np.float32(0)
         a = to_int(nearest(a * spread(back)))
         b = to_int(nearest(b * spread(back)))
@@ -162,18 +165,19 @@ def turn_and_keep(state, cache, sizes, l, n, t):
         if h >= sizes.H:  # keys begin at a multiple of 64
             head = t * state.qkv_width + _up(sizes.H * width, 64) + (h - sizes.H) * width
         for i in range(pairs):
-            c, s = state.cos[t * pairs + i], state.sin[t * pairs + i]
-            a, b = state.qkv[head + 2 * i], state.qkv[head + 2 * i + 1]
-            state.qkv[head + 2 * i] = a * c - b * s
-            state.qkv[head + 2 * i + 1] = a * s + b * c
+            c, s = get(state.cos, t * pairs + i), get(state.sin, t * pairs + i)
+            a, b = get(state.qkv, head + 2 * i), get(state.qkv, head + 2 * i + 1)
+            put(state.qkv, head + 2 * i, a * c - b * s)
+            put(state.qkv, head + 2 * i + 1, a * s + b * c)
     keys = t * state.qkv_width + _up(sizes.H * width, 64)
     values = keys + _up(sizes.H_kv * width, 64)
     for h in range(sizes.H_kv):
         place = (l * sizes.H_kv + h) * cache.capacity + n + t
         for i in range(width):
             lane = (place // 16 * width + i) * 16 + place % 16
-            put(cache.keys, lane, state.qkv[keys + h * width + i])
-            put(cache.values, place * cache.value_width + i, state.qkv[values + h * width + i])
+            put(cache.keys, lane, get(state.qkv, keys + h * width + i))
+            value = get(state.qkv, values + h * width + i)
+            put(cache.values, place * cache.value_width + i, value)
 
 
 @vector_kernel
@@ -182,29 +186,26 @@ def attend(state, cache, sizes, l, n, kv, r, last, out):
 
     The queries of a key-value head are numbered token by token, head by head; these are r to
     r + 3, the last of all again where there are no more. In the scratch from `out` on lie, for
-    each, the weighted sum of values, then the scores, then three numbers: the largest score so
-    far, the sum of weights, and the factor by which both sums shrink when a larger one comes.
+    each, the weighted sum of values, then the scores, then what `soften` keeps.
     """
     width, scratch, many = cache.value_width, state.scratch, sizes.H // sizes.H_kv
     row = (l * sizes.H_kv + kv) * cache.capacity
     p, facts = out + 4 * width, out + 4 * (width + KEYS)
-    for i in range(0, 4 * width, 16):
-        store(scratch, out + i, zeros())
-    for i in range(4):
-        scratch[facts + i], scratch[facts + 4 + i] = -np.inf, 0
+    for i in range(out, p, 16):
+        store(scratch, i, zeros())
+    store(scratch, facts + TOP, spread(-np.inf))
+    store(scratch, facts + WEIGHT, zeros())
     seen = n + min(r + 3, last) // many + 1  # keys that the last query meets
     for start in range(0, seen, KEYS):
         m = min(KEYS, seen - start)
         scores(state, sizes, kv, r, last, cache.keys, (row + start) * sizes.d_head, m, p)
-        for i in range(4):
-            own = n + min(r + i, last) // many + 1 - start  # keys that query i may see
-            soften(scratch, p + i * KEYS, m, own, facts + i)
-        mix(scratch, p, cache.values, (row + start) * width, width, m, out, facts + 8)
+        soften(scratch, p, m, n + 1 - start, r, last, many, facts)
+        mix(scratch, p, cache.values, (row + start) * width, width, m, out, facts + FADE)
     for i in range(4):
         t, h = min(r + i, last) // many, kv * many + min(r + i, last) % many
-        at = t * state.mixed.width + h * sizes.d_head
+        at, weight = t * state.mixed.width + h * sizes.d_head, get(scratch, facts + WEIGHT + i)
         for c in range(sizes.d_head):
-            put(state.mixed.x, at + c, scratch[out + i * width + c] / scratch[facts + 4 + i])
+            put(state.mixed.x, at + c, get(scratch, out + i * width + c) / weight)
 
 
 @vector_kernel
@@ -235,21 +236,30 @@ def scores(state, sizes, kv, r, last, keys, k, m, p):
 
 
 @vector_kernel
-def soften(scratch, p, m, own, facts):
-    """Replace m scores by exp(score - largest so far), those past `own` by 0."""
-    top = scratch[facts]
-    best = top
-    for j in range(0, m, 16):
-        best = max(best, largest(keep(load(scratch, p + j), own - j, -np.inf)))
-    summed = zeros()
-    for j in range(0, m, 16):
-        power = keep(exp(load(scratch, p + j) - spread(best)), own - j, 0.0)
-        store(scratch, p + j, power)
-        summed = summed + power
-    fade = np.float32(math.exp(top - best))
-    scratch[facts] = best
-    scratch[facts + 4] = scratch[facts + 4] * fade + total(summed)
-    scratch[facts + 8] = fade
+def soften(scratch, p, m, first, r, last, many, facts):
+    """Replace m scores of four queries by exp(score - largest so far), 0 past what one may see.
+
+    A query of token t may see the first `first` + t of these keys. When a larger score comes, what
+    was summed before shrinks by FADE = exp(largest before - largest now).
+    """
+    for i in range(4):
+        own, most = first + min(r + i, last) // many, spread(-np.inf)
+        for j in range(0, m, 16):
+            most = larger(keep(load(scratch, p + i * KEYS + j), own - j, -np.inf), most)
+        top = get(scratch, facts + TOP + i)
+        put(scratch, facts + BEST + i, max(top, largest(most)))
+    best = load(scratch, facts + BEST)
+    store(scratch, facts + FADE, exp(load(scratch, facts + TOP) - best))
+    store(scratch, facts + TOP, best)
+    for i in range(4):
+        own, summed = first + min(r + i, last) // many, zeros()
+        best = spread_at(scratch, facts + TOP + i)
+        for j in range(p + i * KEYS, p + i * KEYS + m, 16):
+            power = keep(exp(load(scratch, j) - best), own - (j - p - i * KEYS), 0.0)
+            store(scratch, j, power)
+            summed = summed + power
+        faded = get(scratch, facts + WEIGHT + i) * get(scratch, facts + FADE + i)
+        put(scratch, facts + WEIGHT + i, faded + total(summed))
 
 
 @vector_kernel

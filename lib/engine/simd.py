@@ -251,6 +251,12 @@ def put(array, at, x):
     array[at] = x if array.dtype == np.float32 else np.float16(x).view(np.uint16)
 
 
+@operation(types.float32, (ARRAY, types.intp), lambda b, a, at: b.load(a.to(FLOAT, at)))
+def get(array, at):
+    """Return one number of a float32 array; unlike array[at] it takes no `at` from the end."""
+    return array[at]
+
+
 def _emit_store_bytes(b, array, at, x):
     small = b.trunc(x, ir.VectorType(BYTE, LANES))
     b.store(small, array.to(small.type, at), align=1)
@@ -301,12 +307,6 @@ def fma(x, y, z):
 def larger(x, y):
     """Return the larger of each pair; y where one is NaN."""
     return np.where(x > y, x, y)
-
-
-@operation(F32, (F32,), lambda b, x: _call(b, "llvm.fabs.v16f32", F32.llvm, x))
-def size(x):
-    """Return the absolute values."""
-    return np.abs(x)
 
 
 @operation(F32, (I32,), lambda b, x: b.sitofp(x, F32.llvm))
@@ -388,6 +388,20 @@ def largest(x):
     while len(x) > 1:
         x = larger(x[: len(x) // 2], x[len(x) // 2 :])
     return x[0]
+
+
+def _emit_largest_size(b, x, y):
+    # Without its sign a float32 number orders as its bits do; NaN stands above infinity.
+    size = lambda x: b.and_(b.bitcast(x, I32.llvm), _all(I32.llvm, 0x7FFFFFFF))  # noqa: E731
+    most = lambda b, x, y: b.select(b.icmp_signed(">", x, y), x, y)  # noqa: E731
+    return b.bitcast(_halved(most)(b, most(b, size(x), size(y))), FLOAT)
+
+
+@operation(types.float32, (F32, F32), _emit_largest_size)
+def largest_size(x, y):
+    """Return the largest absolute value of 32 numbers; NaN if one is NaN."""
+    sizes = np.abs(np.concatenate([x, y])).view(np.int32)
+    return sizes.max().view(np.float32)
 
 
 @operation(types.int32, (I32,), _halved(lambda b, x, y: b.add(x, y)))
