@@ -9,9 +9,9 @@ import signal
 import socket
 import subprocess
 import sys
-from pathlib import Path
 import time
 from importlib.metadata import version
+from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -75,7 +75,7 @@ def course_process(*arguments, **options):
 def test_alone_it_prints_what_there_is(capsys):
     assert cli.main([]) == 0
     out, err = capsys.readouterr()
-    for command in ("lab", "run", "build", "check", "say", "doctor"):
+    for command in ("lab", "run", "build", "check", "grade", "say", "bench", "doctor"):
         assert re.search(rf"^  {command}  +[A-Z]", out, re.MULTILINE)
     assert "..." not in out.split("Commands:")[1]  # each is said in a line that fits
     assert err == ""

@@ -119,7 +119,7 @@ class GrowingCache:
     n : int
         Tokens stored: the position of the next one.
     capacity : int
-        Tokens that there is room for at the moment: a multiple of 64, doubled when it is full.
+        A multiple of 64, doubled when it is full.
     keys : ndarray, (L, H_kv, capacity / 16, d_head, 16)
         16 keys lie interleaved, so that a lane of a vector is a key; float16 as uint16.
     values : ndarray, (L, H_kv, capacity, d_head)
@@ -145,6 +145,7 @@ class GrowingCache:
 
     @property
     def capacity(self) -> int:
+        """Tokens that there is room for at the moment."""
         return self.values.shape[2]
 
     @property

@@ -14,6 +14,7 @@ from lib.engine import kernels, quant
 from lib.engine.cache import GrowingCache
 from lib.engine.gguf import GGUF
 from lib.engine.llama import LlamaConfig, check_tokens, layer_shapes, open_model
+from lib.engine.simd import HALVES
 from lib.engine.team import Team
 from lib.errors import CourseError, ModelError
 from lib.jit import is_kept
@@ -128,8 +129,8 @@ class FastLlama:
         for part, _ in _chunks(tokens):
             with self._team.turn:
                 seen = [self._enter(part, cache)]
-                for l in range(self.config.L):  # noqa: E741
-                    self._run(cache, l, l + 1, len(part), 0, np.empty(0, np.float32))
+                for layer in range(self.config.L):
+                    self._run(cache, layer, layer + 1, len(part), 0, np.empty(0, np.float32))
                     seen.append(self._vectors(len(part)))
             cache.n += len(part)
             parts.append(np.stack(seen))
@@ -180,7 +181,7 @@ def is_compiled() -> bool:
 def load_fast(
     path: str | Path | None = None,
     threads: int | None = None,
-    cache_type: str = "float32",
+    cache_type: str | None = None,
     other: str = "float32",
     progress: Callable[[int, int], None] | None = None,
 ) -> FastLlama:
@@ -192,8 +193,8 @@ def load_fast(
         The file; by default the model that comes with the course.
     threads : int, optional
         By default one for each processor, at most 8. The results don't depend on it.
-    cache_type : {"float32", "float16"}
-        How keys and values are kept.
+    cache_type : {"float32", "float16"}, optional
+        How keys and values are kept; by default as float16, where the processor converts it.
     other : {"float32", "int8"}
         What becomes of weights that are neither Q4_0, Q4_1 nor Q8_0.
     progress : callable, optional
@@ -211,10 +212,19 @@ def load_fast(
         If another argument is not one of those named.
     """
     team = Team(threads)
+    cache_type = _cache_type(cache_type)
     file, config, tokenizer = open_model(path)
-    GrowingCache(1, 1, 16, 1, cache_type)  # names a wrong cache_type before the work
     weights, packed = read_weights(file, config, other, team.threads, progress)
     return FastLlama(config, tokenizer, weights, packed, team, cache_type)
+
+
+def _cache_type(name):
+    if name is None:
+        return "float16" if HALVES else "float32"
+    GrowingCache(1, 1, 16, 1, name)  # names what is neither, before the model is read
+    if name == "float16" and not HALVES:
+        raise CourseError("cache_type should be float32: this processor does not convert float16")
+    return name
 
 
 def read_weights(
@@ -229,7 +239,11 @@ def read_weights(
     table = {"token_embd.weight": (config.vocabulary, config.d)}
     if "output.weight" in file.tensors:
         table["output.weight"] = table["token_embd.weight"]
-    layers = [(f"blk.{l}.{name}.weight", shapes[name]) for l in range(config.L) for name in MATRICES]
+    layers = [
+        (f"blk.{layer}.{name}.weight", shapes[name])
+        for layer in range(config.L)
+        for name in MATRICES
+    ]
     table = dict(layers) | table
     infos = {name: file.info(name, shape) for name, shape in table.items()}
     kinds = {name: quant.kind_of(info.type, other) for name, info in infos.items()}
@@ -271,10 +285,10 @@ def _where(packed, starts, config):  # -> (L + 1, 7, 9) int64
         step = max(1, PIECE // (4 * group_bytes), p.groups // 256)
         return p.kind, starts[name], p.groups, p.columns, to, group_bytes, step, 4, onto
 
-    for l in range(config.L):  # noqa: E741
+    for layer in range(config.L):
         for m, name in enumerate(MATRICES):
             onto = name in ("attn_output", "ffn_down")  # added to what enters: the residual stream
-            where[l, m] = entry(f"blk.{l}.{name}.weight", place.get(name, 0), onto)
+            where[layer, m] = entry(f"blk.{layer}.{name}.weight", place.get(name, 0), onto)
     head = "output.weight" if "output.weight" in packed else "token_embd.weight"
     where[config.L, 0] = entry(head)
     if packed[head].kind == quant.BYTES:
@@ -283,7 +297,7 @@ def _where(packed, starts, config):  # -> (L + 1, 7, 9) int64
 
 
 def _gains(file, config):  # -> ((2 L + 1) · width,)
-    names = [f"blk.{l}.{n}_norm.weight" for l in range(config.L) for n in ("attn", "ffn")]
+    names = [f"blk.{layer}.{n}_norm.weight" for layer in range(config.L) for n in ("attn", "ffn")]
     gains = np.zeros((len(names) + 1, _up(config.d, 64)), np.float32)
     for gain, name in zip(gains, [*names, "output_norm.weight"], strict=True):
         gain[: config.d] = file.tensor(name, (config.d,))

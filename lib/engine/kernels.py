@@ -82,7 +82,7 @@ SLOTS = 35  # counters of a layer, five for each matrix
 # Vectors of some tokens, `width` numbers apart: as floats, and in blocks of 32 as whole numbers
 # `q` with a scale; `sum` is the sum of a block of q · scale.
 Activations = namedtuple("Activations", "x q scale sum width")
-# All weights in one array of bytes; where[l, matrix] = kind, first byte, groups of 16 rows,
+# All weights in one array of bytes; where[layer, matrix] = kind, first byte, groups of 16 rows,
 # columns, place in the output, bytes of a group, a quarter of the groups in a piece, 4, whether
 # the product is added to what is there; gains (2 L + 1, width).
 Weights = namedtuple("Weights", "arena where gains")
@@ -157,7 +157,7 @@ def gate(state, d_ff, t):
 
 
 @vector_kernel
-def turn_and_keep(state, cache, sizes, l, n, t):
+def turn_and_keep(state, cache, sizes, layer, n, t):
     """Rotate queries and keys of token t to its position n + t; keep its keys and values."""
     pairs, width = sizes.d_head // 2, sizes.d_head
     for h in range(sizes.H + sizes.H_kv):
@@ -172,7 +172,7 @@ def turn_and_keep(state, cache, sizes, l, n, t):
     keys = t * state.qkv_width + _up(sizes.H * width, 64)
     values = keys + _up(sizes.H_kv * width, 64)
     for h in range(sizes.H_kv):
-        place = (l * sizes.H_kv + h) * cache.capacity + n + t
+        place = (layer * sizes.H_kv + h) * cache.capacity + n + t
         for i in range(width):
             lane = (place // 16 * width + i) * 16 + place % 16
             put(cache.keys, lane, get(state.qkv, keys + h * width + i))
@@ -181,7 +181,7 @@ def turn_and_keep(state, cache, sizes, l, n, t):
 
 
 @vector_kernel
-def attend(state, cache, sizes, l, n, kv, r, last, out):
+def attend(state, cache, sizes, layer, n, kv, r, last, out):
     """Softmax(q Kᵀ / √d_head) V for four queries that share the keys and values of head kv.
 
     The queries of a key-value head are numbered token by token, head by head; these are r to
@@ -189,7 +189,7 @@ def attend(state, cache, sizes, l, n, kv, r, last, out):
     each, the weighted sum of values, then the scores, then what `soften` keeps.
     """
     width, scratch, many = cache.value_width, state.scratch, sizes.H // sizes.H_kv
-    row = (l * sizes.H_kv + kv) * cache.capacity
+    row = (layer * sizes.H_kv + kv) * cache.capacity
     p, facts = out + 4 * width, out + 4 * (width + KEYS)
     for i in range(out, p, 16):
         store(scratch, i, zeros())
@@ -514,39 +514,40 @@ def forward(
     vocabulary filled up to a multiple of 16).
     """
     met = 0
-    for l in range(first, last + min(heads, 1)):  # noqa: E741
-        count = tokens if l < last else heads
-        for m in range(MATRICES if l < last else 1):
-            slot = 1 + ((l - first) * MATRICES + m) * 5  # counters, see `multiply`
-            if m == Q or m == O or m == GATE or m == DOWN:
+    for layer in range(first, last + min(heads, 1)):
+        count = tokens if layer < last else heads
+        for m in range(MATRICES if layer < last else 1):
+            slot = 1 + ((layer - first) * MATRICES + m) * 5  # counters, see `multiply`
+            if m in (Q, O, GATE, DOWN):
                 met = meet(sync, met + threads)  # the last matrix is done
                 if m == O:
-                    turn_and_keep_all(state, cache, sizes, l, n, tokens, sync, slot)
+                    turn_and_keep_all(state, cache, sizes, layer, n, tokens, sync, slot)
                     met = meet(sync, met + threads)
-                    attend_all(state, cache, sizes, l, n, tokens, thread, sync, slot + 1)
+                    attend_all(state, cache, sizes, layer, n, tokens, thread, sync, slot + 1)
                     met = meet(sync, met + threads)
                     quantise_all(state.mixed, sizes.H * sizes.d_head, tokens, sync, slot + 2)
                 elif m == DOWN:
                     gate_all(state, sizes.d_ff, tokens, sync, slot)
                 else:
-                    gain = 2 * l + (m == GATE)
+                    gain = 2 * layer + (m == GATE)
                     norm_all(state, tokens - count, sizes, weights.gains, gain, count, sync, slot)
                 met = meet(sync, met + threads)  # what the next matrix reads is written
             rows, out, width = state.normed, state.qkv, state.qkv_width
-            if l == last:
+            if layer == last:
                 out, width = logits, len(logits) // heads
             elif m == O:
                 rows, out, width = state.mixed, state.X, state.normed.width
-            elif m == GATE or m == UP:
+            elif m in (GATE, UP):
                 out, width = state.gates, state.gates_width
             elif m == DOWN:
                 rows, out, width = state.hidden, state.X, state.normed.width
-            matrix = weights.where[l, m]
+            matrix = weights.where[layer, m]
             multiply(weights.arena, matrix, rows, count, out, width, sync, slot + 3)
 
 
 @vector_kernel
 def norm_all(state, start, sizes, gains, gain, tokens, sync, slot):
+    """RMSNorm of `tokens` vectors of X from `start` on."""
     t = atomic_add(sync, slot, 1)
     while t < tokens:
         norm(state.X, start + t, sizes, gains, gain, state.normed, t)
@@ -554,15 +555,16 @@ def norm_all(state, start, sizes, gains, gain, tokens, sync, slot):
 
 
 @vector_kernel
-def turn_and_keep_all(state, cache, sizes, l, n, tokens, sync, slot):
+def turn_and_keep_all(state, cache, sizes, layer, n, tokens, sync, slot):
+    """Rotations, and keys and values to the cache, of all tokens."""
     t = atomic_add(sync, slot, 1)
     while t < tokens:
-        turn_and_keep(state, cache, sizes, l, n, t)
+        turn_and_keep(state, cache, sizes, layer, n, t)
         t = atomic_add(sync, slot, 1)
 
 
 @vector_kernel
-def attend_all(state, cache, sizes, l, n, tokens, thread, sync, slot):
+def attend_all(state, cache, sizes, layer, n, tokens, thread, sync, slot):
     """All queries, four at a time; the last tokens, which meet the most keys, first."""
     out = thread * SCRATCH * (cache.value_width + KEYS)
     last = tokens * (sizes.H // sizes.H_kv) - 1
@@ -570,12 +572,13 @@ def attend_all(state, cache, sizes, l, n, tokens, thread, sync, slot):
     piece = atomic_add(sync, slot, 1)
     while piece < pieces * sizes.H_kv:
         r = 4 * (pieces - 1 - piece // sizes.H_kv)
-        attend(state, cache, sizes, l, n, piece % sizes.H_kv, r, last, out)
+        attend(state, cache, sizes, layer, n, piece % sizes.H_kv, r, last, out)
         piece = atomic_add(sync, slot, 1)
 
 
 @vector_kernel
 def quantise_all(rows, columns, tokens, sync, slot):
+    """What enters a matrix, rounded to 8 bits, of all tokens."""
     t = atomic_add(sync, slot, 1)
     while t < tokens:
         quantise(rows, t, columns)
@@ -584,6 +587,7 @@ def quantise_all(rows, columns, tokens, sync, slot):
 
 @vector_kernel
 def gate_all(state, d_ff, tokens, sync, slot):
+    """SwiGLU's hidden vectors of all tokens."""
     t = atomic_add(sync, slot, 1)
     while t < tokens:
         gate(state, d_ff, t)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lib.errors import CourseError, ModelError
+from lib.errors import CourseError
 
 FLOATS, NIBBLES, BYTES = 0, 1, 2
 GROUP = 16  # rows that lie interleaved
@@ -38,10 +38,12 @@ class Packed:
 
     @property
     def groups(self) -> int:
+        """Groups of 16 rows."""
         return len(self.data)
 
     @property
     def nbytes(self) -> int:
+        """The memory that it takes up."""
         return self.data.nbytes
 
 

@@ -413,7 +413,7 @@ def total_int(x):
 def _operator(symbol, vector, emit):
     @infer_global(symbol)
     class _(ConcreteTemplate):
-        cases = [signature(vector, vector, vector)]
+        cases = (signature(vector, vector, vector),)
 
     lower_builtin(symbol, vector, vector)(lambda context, b, sig, pair: emit(b, *pair))
 

@@ -33,9 +33,7 @@ class Team:
         if threads is None:
             threads = min(usable_processors(), 8)
         if type(threads) is not int or threads < 1:
-            raise CourseError(
-                f"threads should be a whole number of at least 1; it is {threads!r}"
-            )
+            raise CourseError(f"threads should be a whole number of at least 1; it is {threads!r}")
         self.threads = threads
         self.turn = threading.RLock()  # held by the Python thread that is using the engine
         self._process = None

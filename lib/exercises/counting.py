@@ -6,15 +6,14 @@ of a kernel is known exactly, on any machine, and without a clock. A multiply-ad
 a product that is added to something, as processors do it in one instruction.
 """
 
-import builtins
-import math
 import operator
-import types
 from collections import Counter
+from functools import partial
 
 import numpy as np
 
 from lib.errors import CourseError
+from lib.exercises.twins import Tools, twin
 from lib.jit import source_of
 
 
@@ -189,8 +188,8 @@ def counted(function, arguments):
         The function does something that hides its loop: it calls NumPy on whole arrays, say.
     """
     tally = Tally()
-    given = [_counting(name, value, tally) for name, value in arguments.items()]
-    _twin(source_of(function), tally, {})(*given)
+    given = [counting(name, value, tally) for name, value in arguments.items()]
+    twin(source_of(function), tools(tally))(*given)
     return tally
 
 
@@ -221,91 +220,44 @@ NAMES = (
 )
 
 
-def _counting(name, value, tally):
+def counting(name, value, tally):
+    """Return an array as one that counts; anything else as it is."""
     if not isinstance(value, np.ndarray):
         return value
     places = np.arange(value.size).reshape(value.shape)
     return Array(name, value.astype(np.float64).ravel(), tally, places)
 
 
-# --- The function's twin: the same code, with other numbers and other mathematics ----------------
+# --- What a twin works with ----------------------------------------------------------------------
+
+FUNCTIONS = {
+    "exp": (np.exp, "exponentials"),
+    "exp2": (np.exp2, "exponentials"),
+    "sqrt": (np.sqrt, "square roots"),
+}
 
 
-def _twin(function, tally, made):
-    """Return the function with each name that it uses replaced by what counts."""
-    if function in made:
-        return made[function]
-    code, known = function.__code__, function.__globals__
-    names = {"float": _number(tally), "__builtins__": builtins}
-    closure = tuple(types.CellType() for _ in function.__closure__ or ())
-    twin = types.FunctionType(code, names, function.__name__, function.__defaults__, closure)
-    made[function] = twin  # before its names are looked up: it may call itself
-    for name in _names_in(code):
-        if name in known:
-            names[name] = _replaced(known[name], tally, made)
-    for cell, own in zip(closure, function.__closure__ or (), strict=True):
-        cell.cell_contents = _replaced(own.cell_contents, tally, made)
-    return twin
+def tools(tally):
+    """Return what a function's twin works with, so that it counts into a tally."""
+    return Tools(partial(number, tally), partial(apply, tally), partial(new, tally))
 
 
-def _names_in(code):
-    inner = [c for c in code.co_consts if isinstance(c, types.CodeType)]  # comprehensions
-    return set(code.co_names).union(*map(_names_in, inner))
+def number(tally, value=0.0):
+    """Return a number that counts."""
+    return value if type(value) is Number else Number(value, tally)
 
 
-def _replaced(value, tally, made):
-    if value is np or value is math:
-        return _Mathematics(tally)
-    if isinstance(value, np.ufunc) or getattr(value, "__module__", "") == "math" or value is float:
-        return getattr(_Mathematics(tally), value.__name__)
-    if value is np.float32 or value is np.float64:
-        return _number(tally)
-    source = source_of(value)
-    return _twin(source, tally, made) if isinstance(source, types.FunctionType) else value
+def apply(tally, name, x):
+    """Return a function of one number; ``name`` is a key of `FUNCTIONS`."""
+    ufunc, operation = FUNCTIONS[name]
+    if isinstance(x, Array):
+        raise CourseError(f"{ufunc.__name__} of a whole array hides a loop")
+    tally.done[operation] += 1
+    with np.errstate(all="ignore"):
+        return Number(ufunc(value_of(x)), tally)
 
 
-class _Mathematics:
-    """What stands in for `numpy` and `math`: functions of single numbers, and new arrays."""
-
-    def __init__(self, tally):
-        number = _number(tally)
-        self.float32 = self.float64 = self.float = number
-        self.exp = _function(np.exp, "exponentials", tally)
-        self.exp2 = _function(np.exp2, "exponentials", tally)
-        self.sqrt = _function(np.sqrt, "square roots", tally)
-        self.maximum = self.fmax = max
-        self.minimum = self.fmin = min
-        self.abs = self.fabs = self.absolute = abs
-        self.empty = self.zeros = lambda shape, dtype=None: _new(shape, 0.0, tally)
-        self.ones = lambda shape, dtype=None: _new(shape, 1.0, tally)
-        self.full = lambda shape, value, dtype=None: _new(shape, value_of(value), tally)
-        self.empty_like = self.zeros_like = lambda array, dtype=None: _new(array.shape, 0.0, tally)
-
-    def __getattr__(self, name):
-        value = getattr(np, name, None)
-        if isinstance(value, float | int):  # inf, pi, e
-            return value
-        raise CourseError(f"{name} is not a function of single numbers that can be counted")
-
-
-def _number(tally):
-    def number(value=0.0):
-        return value if type(value) is Number else Number(value, tally)
-
-    return number
-
-
-def _function(ufunc, operation, tally):
-    def counted_function(x):
-        if isinstance(x, Array):
-            raise CourseError(f"{ufunc.__name__} of a whole array hides a loop")
-        tally.done[operation] += 1
-        with np.errstate(all="ignore"):
-            return Number(ufunc(value_of(x)), tally)
-
-    return counted_function
-
-
-def _new(shape, value, tally):
+def new(tally, shape, value):
+    """Return a new array that counts."""
     shape = tuple(shape) if isinstance(shape, tuple | list) else (int(shape),)
-    return _counting("its own array", np.full(shape, value, np.float64), tally)
+    return counting("its own array", np.full(shape, value_of(value), np.float64), tally)

@@ -172,8 +172,6 @@ DECODE_STEP = Building(
     ),
 )  # fmt: skip
 
-REAL = Building("my_attention", ("Q", "K", "V"), reference.attend_causal, LAST_QUERIES.rungs)
-
 
 @functools.cache
 def model():
@@ -282,21 +280,26 @@ def _finish(prompt, attention, n):
     return tokenizer.decode(tokens)
 
 
-def judge_in_the_model(function):
-    """Climb the ladder first, as it names the mechanism; then let the model speak."""
-    REAL.judge(function)
-    attention = InTheModel(function)
-    text = _finish(PROMPT, attention, NEW_TOKENS)
-    if attention.fault:
-        raise Wrong(
-            f"my_attention holds on small arrays, but {attention.fault}. "
-            f"With it the model says: “{PROMPT}{text}”."
-        )
-    return (
-        f"It was called {attention.calls:,} times, once for each head of each layer at each step, "
-        f"and the model says: “{PROMPT}{text}”."
-    )
+class InTheModelToo(Building):
+    """Attention to build, of arrays small enough to print and then of all heads of the model."""
 
+    def judge(self, function):
+        """Climb the ladder first, as it names the mechanism; then let the model speak."""
+        super().judge(function)
+        attention = InTheModel(function)
+        text = _finish(PROMPT, attention, NEW_TOKENS)
+        if attention.fault:
+            raise Wrong(
+                f"my_attention holds on small arrays, but {attention.fault}. "
+                f"With it the model says: “{PROMPT}{text}”."
+            )
+        return (
+            f"It was called {attention.calls:,} times, once for each head of each layer at each "
+            f"step, and the model says: “{PROMPT}{text}”."
+        )
+
+
+REAL = InTheModelToo("my_attention", ("Q", "K", "V"), reference.attend_causal, LAST_QUERIES.rungs)
 
 TASKS = [
     Task("06.stack", "L layers", STACK.form, 5, 1, STACK.judge),
@@ -305,6 +308,5 @@ TASKS = [
     Task("06.next_token", "From logits to the next token", NEXT_TOKEN.form, 15, 3,
          NEXT_TOKEN.judge),
     Task("06.decode_step", "One step with a cache", DECODE_STEP.form, 10, 2, DECODE_STEP.judge),
-    Task("06.real_model", "Your attention in the real model", REAL.form, 10, 2,
-         judge_in_the_model),
+    Task("06.real_model", "Your attention in the real model", REAL.form, 10, 2, REAL.judge),
 ]  # fmt: skip

@@ -9,13 +9,14 @@ import types
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from lib import attention
 from lib.exercises.building import TOLERANCE, Building, plain
 from lib.exercises.counting import counted
-from lib.exercises.judging import Malformed, Unanswered, Wrong
+from lib.exercises.judging import Malformed, NotRight, Unanswered, Wrong
 from lib.jit import NUMBA, source_of
 
 LEFTOVER = 5.0  # what stands in the arrays that a kernel writes to, before it does
@@ -86,13 +87,35 @@ class Kernel:
         """Judge values, work, compilation, in this order; raise `NotRight`, or say what holds."""
         source = source_of(function)
         if not isinstance(source, types.FunctionType):
-            raise Malformed(
-                f"the answer should be {self.form}; it is of type {type(function).__name__}."
-            )
+            raise self.malformed(type(function).__name__)
+
+        def compiled(*arguments):
+            function(*arguments)
+            return bool(function.nopython_signatures)
+
+        of_numba = NUMBA and type(function) is type(attention._attend)
+        return self.judge_parts(source, partial(counted, source), compiled if of_numba else None)
+
+    def malformed(self, kind):
+        """Return what to raise for an answer of another type, of this name."""
+        return Malformed(f"the answer should be {self.form}; it is of type {kind}.")
+
+    def judge_parts(self, source, count, compiled):
+        """Judge a kernel of which each part may run elsewhere.
+
+        Parameters
+        ----------
+        source : callable
+            The kernel in plain Python.
+        count : callable
+            ``count(arguments)`` runs it on numbers that count, and returns the tally.
+        compiled : callable or None
+            The compiled kernel; it tells whether it was compiled. None where it is plain Python.
+        """
         self._check_writes(source)
         self.values.judge(self._returning(source))
-        tally = self._judge_work(source)
-        self._judge_compiled(function)
+        tally = self._judge_work(count)
+        self._judge_compiled(compiled)
         return (
             f"Right values, with {tally.done['multiply-adds']} multiply-adds and "
             f"{tally.done['exponentials']} exponentials on {self.sizes}."
@@ -129,12 +152,14 @@ class Kernel:
             )
         raise Unanswered(f"{self.name} writes nothing into {result} yet.")
 
-    def _judge_work(self, source):
+    def _judge_work(self, count):
         arrays = [array.copy() for array in (*self.inputs, *self._buffers(self.inputs))]
         names = [*self.values.parameters, *self.buffers]
         try:
             with _quiet():
-                tally = counted(source, dict(zip(names, arrays, strict=True)))
+                tally = count(dict(zip(names, arrays, strict=True)))
+        except NotRight:
+            raise
         except (Exception, SystemExit) as error:
             raise Malformed(
                 f"{self.name} gives the right values, but its work cannot be counted: "
@@ -155,10 +180,10 @@ class Kernel:
         head = f"{self.name} gives the right values, but does more than it has to. {remark}"
         return "\n".join([head, f"Counted on {self.sizes}:", *lines])
 
-    def _judge_compiled(self, function):
+    def _judge_compiled(self, compiled):
         if not NUMBA:
             return
-        if type(function) is not type(attention._attend):
+        if compiled is None:
             raise Wrong(
                 f"{self.name} gives the right values with little work, but it is plain Python. "
                 f"Put @kernel on a line of its own above “def {self.name}”."
@@ -166,16 +191,14 @@ class Kernel:
         buffers = self._buffers(self.inputs)
         try:
             with _quiet():
-                function(*(array.copy() for array in self.inputs), *buffers)
+                done = compiled(*(array.copy() for array in self.inputs), *buffers)
         except (Exception, SystemExit) as error:
             raise Wrong(
                 f"{self.name} runs as plain Python, but does not compile: {_brief(error)}"
             ) from None
         expected = self.values.definition(*self.inputs)
         gap = np.abs(plain(buffers[-1]) - expected).max()
-        if not function.nopython_signatures or not gap <= TOLERANCE * max(
-            1, np.abs(expected).max()
-        ):
+        if not done or not gap <= TOLERANCE * max(1, np.abs(expected).max()):
             raise Wrong(f"{self.name}, compiled, does not give what it gives as plain Python.")
 
 

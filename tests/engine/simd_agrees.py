@@ -3,6 +3,7 @@
 Run in a process of its own, with NUMBA_CPU_NAME naming a processor: what an operation compiles to
 is chosen once, at import. Prints the way bytes are multiplied, and the operations compared.
 """
+# ruff: noqa: F405
 
 import numpy as np
 

@@ -143,8 +143,10 @@ def round_to_8_bits(x):  # (n, columns) -> the same, each block of 32 a multiple
     return (np.rint(blocks / np.where(scale == 0, 1, scale)) * scale).reshape(x.shape)
 
 
-def plain_logits(file, tokens, enter=lambda x: x, enter_head=lambda x: x):  # -> (n, vocabulary), float32
-    """Run whole sequences, with masks; of `lib` only the reading is used.
+def plain_logits(file, tokens, enter=lambda x: x, enter_head=lambda x: x):
+    """Run whole sequences, with masks: (n,) -> (n, vocabulary), float32.
+
+    Of `lib` only the reading is used.
 
     `enter` is applied to what a matrix of a layer is multiplied with, `enter_head` to what the
     head is.

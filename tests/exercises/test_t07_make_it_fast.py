@@ -11,6 +11,7 @@ from lib.exercises import Unanswered, check, counting
 from lib.exercises import t07_make_it_fast as t07
 from lib.exercises.counting import Number, Tally, counted, operations
 from lib.exercises.judging import tasks_of
+from lib.exercises.twins import twin
 from lib.jit import kernel
 from tests.exercises.wrong.t07 import ALSO_RIGHT, RIGHT
 
@@ -143,8 +144,8 @@ def mathematics(x, out):
 
 def test_mathematics_own_arrays_and_parts():
     tally = Tally()
-    x, out = (counting._counting(k, np.arange(1, 6.0), tally) for k in ("x", "out"))
-    counting._twin(mathematics, tally, {})(x, out)
+    x, out = (counting.counting(k, np.arange(1, 6.0), tally) for k in ("x", "out"))
+    twin(mathematics, counting.tools(tally))(x, out)
     right = [math.e + math.exp(2), math.sqrt(2), 1, 1, 1]
     assert out.values.tolist() == pytest.approx(right)
     assert (tally.done["exponentials"], tally.done["square roots"]) == (2, 1)

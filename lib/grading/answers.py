@@ -1,0 +1,196 @@
+"""Find the answer to each task among the cells of a notebook.
+
+The cell that carries the answer's mark holds the answer of record. Where the mark was lost, or the
+marked cell was left as handed out, a cell that gives the variable a value is taken instead, if
+there is one alone. Where two answers stand beside each other, neither is guessed to be meant.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lib.exercises.checking import MALFORMED, MISSING, UNANSWERED
+from lib.exercises.judging import NotRight
+from lib.grading.collect import Cell, code
+from lib.grading.course import Exercise, Question
+from lib.grading.literal import bound, parse
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was found of one answer.
+
+    Fields
+    ------
+    source : str
+        Of the answer; empty if there is none.
+    word, message : str
+        The verdict, where there is no answer to judge.
+    note : str
+        What the student should know though the answer is judged.
+    """
+
+    source: str = ""
+    word: str = ""
+    message: str = ""
+    note: str = ""
+
+
+def find(question: Question, exercise: Exercise, cells: Sequence[Cell]) -> Found:
+    """Return the answer to a question.
+
+    Parameters
+    ----------
+    question : Question
+    exercise : Exercise
+    cells : sequence of Cell
+        Of the student's notebook.
+    """
+    marked = [cell for cell in code(cells) if question.answer in cell.ids]
+    mine = _without_stubs(marked, question)
+    note = _check_note(question, cells)
+    if mine:
+        found = _of_marked(question, mine, cells)
+        if found is not None:
+            return Found(found.source, found.word, found.message, found.note or note)
+    free = [
+        cell
+        for cell in _without_stubs(code(cells), question)
+        if _binds(cell.source, question.variable) and not _taken(cell, exercise, question)
+    ]
+    different = _different(free)
+    if len(different) == 1:
+        head = [cell.source for cell in mine if cell not in free]  # the first half of a split cell
+        source = "\n".join([*head, different[0]])
+        return Found(source, note=f"The answer was found outside of its cell, {question.answer}.")
+    if different:
+        return Found(word=MALFORMED, message=_several(question, len(different)))
+    return _nothing(question, cells, bool(marked), mine)
+
+
+def _of_marked(question: Question, mine: list[Cell], cells: Sequence[Cell]) -> Found | None:
+    """Return the answer in the marked cells; None if they give the variable no value."""
+    binding = [cell for cell in mine if _binds(cell.source, question.variable)]
+    different = _different(binding)
+    if len(different) > 1:
+        return Found(word=MALFORMED, message=_several(question, len(different)))
+    whole = _joined(mine[0], question, cells)
+    if whole and not (binding and _complete(binding[0], question, cells)):
+        return Found(whole, note=f"Its answer cell, {question.answer}, was split; it was joined.")
+    if different:
+        parts = [cell.source for cell in mine if cell not in binding]
+        return Found("\n".join([*parts, different[0]]))
+    if any(not _parses(cell.source) for cell in mine):
+        return Found(mine[0].source)  # the judge says what is wrong with it
+    return None
+
+
+def _complete(cell: Cell, question: Question, cells: Sequence[Cell]) -> bool:
+    """Tell whether the cell after this one is no torn-off rest of it."""
+    rest = _next(cell, cells)
+    return rest is None or _parses(rest.source) or not _parses(f"{cell.source}\n{rest.source}")
+
+
+def _joined(first: Cell, question: Question, cells: Sequence[Cell]) -> str:
+    """Return a cell with the next ones, if only together they are an answer; else nothing."""
+    text, cell, whole = first.source, first, _parses(first.source)
+    for _ in range(8):
+        cell = _next(cell, cells)
+        if cell is None or (whole and _parses(cell.source)):
+            return ""
+        text = f"{text}\n{cell.source}"
+        if _binds(text, question.variable) and not _goes_on(cell, cells):
+            return text
+    return ""
+
+
+def _goes_on(cell: Cell, cells: Sequence[Cell]) -> bool:
+    rest = _next(cell, cells)
+    return rest is not None and not _parses(rest.source)
+
+
+def _next(cell: Cell, cells: Sequence[Cell]) -> Cell | None:
+    """Return the code cell right after this one, unless it is marked as something else."""
+    places = [k for k, other in enumerate(cells) if other is cell]
+    after = cells[places[0] + 1] if places and places[0] + 1 < len(cells) else None
+    if after is None or after.kind != "code":
+        return None
+    marks = {one for one in after.ids if one.endswith(("-check", "-answer", "-setting"))}
+    return after if marks <= set(cell.ids) else None
+
+
+def _taken(cell: Cell, exercise: Exercise, question: Question) -> bool:
+    """Tell whether a cell is marked as one that the exercise itself has."""
+    return bool(set(cell.ids) & exercise.ids - {question.answer})
+
+
+def _without_stubs(cells: Sequence[Cell], question: Question) -> list[Cell]:
+    stub = _shape(question.stub)
+    return [cell for cell in cells if cell.source.strip() and _shape(cell.source) != stub]
+
+
+def _different(cells: Sequence[Cell]) -> list[str]:
+    """Return the sources of the cells that differ in more than comments and blanks."""
+    return list({_shape(cell.source): cell.source for cell in cells}.values())
+
+
+def _shape(source: str) -> str:
+    try:
+        return ast.dump(parse(source))
+    except (NotRight, RecursionError):
+        return source.strip()
+
+
+def _parses(source: str) -> bool:
+    try:
+        parse(source)
+        return True
+    except NotRight:
+        return False
+
+
+def _binds(source: str, variable: str) -> bool:
+    try:
+        return any(variable in bound(statement) for statement in parse(source).body)
+    except NotRight:
+        return False
+
+
+def _several(question: Question, count: int) -> str:
+    return (
+        f"{count} cells give `{question.variable}` different values, and it cannot be told which "
+        f"of them is meant. Keep one: its answer cell, {question.answer}."
+    )
+
+
+def _nothing(question: Question, cells: Sequence[Cell], marked: bool, mine: list[Cell]) -> Found:
+    variable = question.variable
+    if mine:
+        return Found(word=MALFORMED, message=f"Its answer cell should give `{variable}` a value.")
+    if marked or any(_shape(c.source) == _shape(question.stub) for c in code(cells)):
+        return Found(word=UNANSWERED)
+    if any(question.answer in cell.ids for cell in cells):
+        said = (
+            f"its answer cell, {question.answer}, is no code cell any more. Turn it back into one."
+        )
+    else:
+        said = (
+            f"its answer cell, {question.answer}, is not in the notebook, and no other cell gives "
+            f"`{variable}` a value. Take the exercise as handed out and copy your answer into it."
+        )
+    return Found(word=MISSING, message=said)
+
+
+def _check_note(question: Question, cells: Sequence[Cell]) -> str:
+    """Say where a check was taken out or changed; the answer is judged all the same."""
+    found = [cell for cell in cells if question.check in cell.ids]
+    if not found:
+        alike = f'check("{question.task}", {question.variable})'
+        if any(alike in cell.source for cell in code(cells)):
+            return ""
+        return f"Its check cell, {question.check}, is not in the notebook."
+    if found[0].kind != "code":
+        return f"Its check cell, {question.check}, is no code cell any more."
+    return ""

@@ -1,0 +1,284 @@
+"""Grade a class: many submissions, some at a time, each of them once.
+
+A submission is read here and judged by a worker of a Dask cluster, or in this very process. Each
+result is written as soon as it is there, under a name and with a fingerprint of all that it
+depends on; so a run that was stopped goes on where it was, and what was changed is judged anew.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import pickle
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass, field
+from pathlib import Path
+
+from lib import notebooks
+from lib.errors import CourseError
+from lib.grading import collect, course, judge, report
+from lib.grading.collect import Handed
+from lib.grading.judge import Row, Rules
+
+DONE = "done"  # the folder of results that are there already
+TRIES = 3
+
+
+@dataclass
+class Graded:
+    """What a run came to.
+
+    Fields
+    ------
+    rows : dict of str to list of Row
+        By student, in the order of the names.
+    handed : dict of str to Handed
+    again : int
+        Submissions that had to be judged; the others were there already.
+    """
+
+    rows: dict[str, list[Row]]
+    handed: dict[str, Handed]
+    again: int
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where the work is done.
+
+    Fields
+    ------
+    workers : int
+        Processes on this machine; with fewer than two, all is done in this one.
+    scheduler : str
+        Address of a Dask scheduler; its workers are used instead.
+    """
+
+    workers: int = 0
+    scheduler: str = ""
+
+
+@dataclass
+class Watcher:
+    """What is told of a run while it goes on.
+
+    Fields
+    ------
+    begin : callable
+        ``begin(count)``: so many submissions are to be judged.
+    advance : callable
+        ``advance(student, rows)``: one has been.
+    """
+
+    begin: Callable = field(default=lambda count: None)
+    advance: Callable = field(default=lambda student, rows: None)
+
+
+def grade(
+    submissions: Path,
+    out: Path,
+    root: Path,
+    numbers: Iterable[str] = (),
+    rules: Rules | None = None,
+    cluster: Cluster | None = None,
+    watcher: Watcher | None = None,
+) -> Graded:
+    """Grade all submissions in a folder, and write the results.
+
+    Parameters
+    ----------
+    submissions : Path
+        One folder or one file a student.
+    out : Path
+        Folder of the results.
+    root : Path
+        The folder of the course, with its solutions.
+    numbers : iterable of str
+        Exercises to grade; by default those that anybody handed in.
+    rules, cluster, watcher
+        How to judge, where, and whom to tell.
+
+    Raises
+    ------
+    CourseError
+        There are no submissions, no such exercise, or `out` cannot be used.
+    """
+    rules, watcher = rules or Rules(), watcher or Watcher()
+    _check_folders(submissions, out)
+    known = course.read(root, numbers)
+    entries = collect.students(submissions)
+    handed = {name: _collected(name, path, known) for name, path in entries.items()}
+    exercises = known if list(numbers) else _handed_in(known, handed.values())
+    base = _fingerprint(root, exercises, rules)
+    prints = {name: _digest(base, one.digest) for name, one in handed.items()}
+    store = _Store(out / DONE)
+    rows = {name: store.read(name, prints[name]) for name in handed}
+    todo = [handed[name] for name, found in rows.items() if found is None]
+    watcher.begin(len(todo))
+    cluster = cluster or Cluster()
+    cluster = Cluster(min(cluster.workers, len(todo)), cluster.scheduler if todo else "")
+    with _judging(cluster, exercises, rules) as judged:
+        for name, found in judged(todo):
+            rows[name] = found
+            store.write(name, prints[name], found)
+            watcher.advance(name, found)
+    graded = Graded({name: rows[name] for name in sorted(rows)}, handed, len(todo))
+    report.write(graded.rows, handed, exercises, out)
+    return graded
+
+
+def _collected(name: str, path: Path, known: dict) -> Handed:
+    try:
+        return collect.collect(name, path, known)
+    except Exception as error:  # one that breaks the collector shall not stop the others
+        why = f"What was handed in could not be read: {type(error).__name__}. Hand it in again."
+        return Handed(name, notes=[why], digest=repr(error))
+
+
+def _check_folders(submissions: Path, out: Path) -> None:
+    inner, outer = out.resolve(), submissions.resolve()
+    if inner == outer or outer in inner.parents:
+        raise CourseError(f"--out should not lie in the folder of submissions; it is {out}")
+    try:
+        (out / DONE).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CourseError(f"--out, {out}, cannot be used as a folder: {error.strerror}") from None
+
+
+def _handed_in(known: dict, handed: Iterable[Handed]) -> dict:
+    there = {number for one in handed for number in (*one.cells, *one.troubles)}
+    return {number: exercise for number, exercise in known.items() if number in there}
+
+
+# --- What is there already -----------------------------------------------------------------------
+
+
+class _Store:
+    """Results on disk, one file a student."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{_digest(name)[:24]}.json"
+
+    def read(self, name: str, fingerprint: str) -> list[Row] | None:
+        """Return the rows of a student, if they are those of this very submission."""
+        try:
+            found = json.loads(self._path(name).read_text(encoding="utf-8"))
+            if found["fingerprint"] == fingerprint and found["student"] == name:
+                return [Row(**row) for row in found["rows"]]
+        except (OSError, ValueError, KeyError, TypeError):
+            pass  # not there, or cut off when the run was stopped
+        return None
+
+    def write(self, name: str, fingerprint: str, rows: list[Row]) -> None:
+        data = {"student": name, "fingerprint": fingerprint, "rows": judge.as_dicts(rows)}
+        text = json.dumps(data, ensure_ascii=False, indent=1)
+        notebooks.replace(self._path(name), text + "\n")
+
+
+def _fingerprint(root: Path, exercises: dict, rules: Rules) -> str:
+    """Return a digest of what a verdict depends on besides the submission."""
+    code = sorted(Path(judge.__file__).parents[1].rglob("*.py"))
+    parts = [hashlib.sha256(path.read_bytes()).hexdigest() for path in code]
+    parts += [f"{number} {exercise}" for number, exercise in _plain(exercises)]
+    return _digest(*parts, repr(astuple(rules)), rules.confinement)
+
+
+def _plain(exercises: dict) -> list[tuple[str, str]]:
+    return [
+        (number, repr((e.file, sorted(e.ids), e.questions, e.cells)))
+        for number, e in sorted(exercises.items())
+    ]
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
+
+
+# --- Where the work is done ----------------------------------------------------------------------
+
+Judged = Iterator[tuple[str, list[Row]]]
+
+
+@contextmanager
+def _judging(cluster: Cluster, exercises: dict, rules: Rules) -> Iterator[Callable]:
+    """Yield a function from submissions to pairs of a student and the verdicts."""
+    if cluster.workers < 2 and not cluster.scheduler:
+
+        def one_by_one(todo: list[Handed]) -> Judged:
+            for handed in todo:
+                yield handed.student, judge.grade(handed, exercises, rules)
+
+        yield one_by_one
+        return
+    shared = zlib.compress(pickle.dumps((exercises, rules)))
+    with _client(cluster) as client:
+        yield functools.partial(_on_cluster, client, shared)
+
+
+@contextmanager
+def _client(cluster: Cluster) -> Iterator:
+    import logging
+
+    import dask
+    from distributed import Client, LocalCluster
+
+    with dask.config.set({"distributed.scheduler.allowed-failures": TRIES}):
+        if cluster.scheduler:
+            try:
+                client = Client(cluster.scheduler, timeout=20)
+            except (OSError, ValueError, TimeoutError) as error:
+                raise CourseError(
+                    f"--scheduler: no Dask scheduler answers at {cluster.scheduler} ({error})"
+                ) from None
+            with client:
+                yield client
+            return
+        local = LocalCluster(
+            n_workers=cluster.workers, threads_per_worker=1, processes=True,
+            dashboard_address=None, silence_logs=logging.CRITICAL,
+        )  # fmt: skip
+        with local, Client(local) as client:
+            yield client
+
+
+def _on_cluster(client, shared: bytes, todo: list[Handed]) -> Judged:
+    from distributed import as_completed
+
+    futures = {
+        client.submit(judge_there, shared, handed.as_dict(), pure=False, retries=TRIES): handed
+        for handed in todo
+    }
+    for future in as_completed(list(futures)):
+        handed = futures.pop(future)
+        try:
+            rows = [Row(**row) for row in future.result()]
+        except Exception as error:  # a worker that was ended again and again, or a broken cluster
+            rows = _not_judged(shared, handed, type(error).__name__)
+        yield handed.student, rows
+
+
+def judge_there(shared: bytes, data: dict) -> list[dict]:
+    """Judge one submission in a worker; what goes in and out are plain dicts."""
+    exercises, rules = _unpacked(shared)
+    return judge.as_dicts(judge.grade(judge.handed_from(data), exercises, rules))
+
+
+@functools.lru_cache(maxsize=2)
+def _unpacked(shared: bytes) -> tuple:
+    return pickle.loads(zlib.decompress(shared))
+
+
+def _not_judged(shared: bytes, handed: Handed, error: str) -> list[Row]:
+    exercises, _ = _unpacked(shared)
+    why = f"The worker that judged this was lost {TRIES} times ({error}). Grade it again."
+    return [
+        Row(handed.student, q.task, q.title, 0.0, q.points, judge.NOT_JUDGED, why)
+        for exercise in exercises.values()
+        for q in exercise.questions
+    ]

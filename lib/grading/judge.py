@@ -1,0 +1,354 @@
+"""Make the verdicts on one submission. Nothing of the submission's is run in this process.
+
+Literals are read and judged here. Functions are called in a confined process, one for each
+notebook: it gets inputs and returns arrays, and what they are compared with never leaves here.
+An answer that hangs, or ends its process, is put aside, and the others go on in a new one.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+
+import numpy as np
+
+from lib.errors import CourseError, ModelError
+from lib.exercises import judging
+from lib.exercises import t06_build_the_stack as t06
+from lib.exercises.building import Building, plain
+from lib.exercises.checking import MALFORMED, MISSING, RIGHT, UNANSWERED, WRONG
+from lib.exercises.judging import Malformed, NotRight, Unanswered, Wrong
+from lib.exercises.work import Kernel
+from lib.grading import answers, confine, hidden, literal, program, remote
+from lib.grading.collect import Cell, Handed, clean, code
+from lib.grading.course import Exercise, Question, owner
+
+NOT_HANDED_IN, NOT_JUDGED = "not handed in", "cannot be judged here"
+WORDS = {"Wrong": WRONG, "Unanswered": UNANSWERED, "Malformed": MALFORMED, "NotJudged": NOT_JUDGED}
+MESSAGE = 4_000  # characters
+UNSAFE = (
+    "This answer is a function, and running it needs a confinement that this system does not "
+    "offer. Install bubblewrap, or grade with --unconfined if you trust the submissions."
+)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How a submission is judged.
+
+    Fields
+    ------
+    unconfined : bool
+        Run functions without a confinement. If not, the one that works here is used, and where
+        none does, functions are not run.
+    seconds : float
+        Of processor time that one answer may take.
+    patience : float
+        Seconds that all answers of one notebook may spend on hanging.
+    """
+
+    unconfined: bool = False
+    seconds: float = 10
+    patience: float = 60
+    limits: confine.Limits = field(default_factory=confine.Limits)
+
+    @property
+    def confinement(self) -> str:
+        """What functions are run in, on this machine; empty: they are not run."""
+        return confine.UNCONFINED if self.unconfined else confine.available()
+
+
+@dataclass(frozen=True)
+class Row:
+    """The verdict on one task of one student."""
+
+    student: str
+    task: str
+    title: str
+    points: float
+    possible: float
+    verdict: str
+    message: str
+    answer: str = ""  # its source
+    value: str = ""  # of a literal, as Python writes it
+    reason: str = ""  # the sentence of a diagnosis
+
+
+def grade(handed: Handed, exercises: dict[str, Exercise], rules: Rules) -> list[Row]:
+    """Return the verdicts on what one student handed in, a row for each task.
+
+    Parameters
+    ----------
+    handed : Handed
+    exercises : dict of str to Exercise
+        Those that are graded.
+    rules : Rules
+    """
+    rows = []
+    for number, exercise in sorted(exercises.items()):
+        word = MISSING if number in handed.troubles else NOT_HANDED_IN
+        why = handed.troubles.get(number, "")
+        if number in handed.cells:
+            try:
+                rows += _Notebook(handed.student, exercise, handed.cells[number], rules).rows()
+                continue
+            except Exception as error:  # whatever it was, the others shall have their verdicts
+                word, why = NOT_JUDGED, f"The notebook broke its judge: {type(error).__name__}."
+        rows += [_row(handed.student, question, word, why) for question in exercise.questions]
+    return rows
+
+
+def _row(student: str, question: Question, word: str, message: str, **more: str) -> Row:
+    points = question.points if word == RIGHT else 0.0
+    message = re.sub(r"\b0x[0-9a-fA-F]{6,}", "0x…", clean(message))[:MESSAGE]
+    return Row(
+        student, question.task, question.title, points, question.points, word, message, **more
+    )
+
+
+class _Notebook:
+    """One notebook of one student."""
+
+    def __init__(
+        self, student: str, exercise: Exercise, cells: Sequence[Cell], rules: Rules
+    ) -> None:
+        self.student, self.exercise, self.rules = student, exercise, rules
+        self.sources = [cell.source for cell in code(cells)]
+        self.found = {q.task: answers.find(q, exercise, cells) for q in exercise.questions}
+        self.judged: dict[str, Row] = {}
+
+    def rows(self) -> list[Row]:
+        """Judge all tasks."""
+        built = []
+        for question in self.exercise.questions:
+            found = self.found[question.task]
+            if found.word:
+                self._give(question, found.word, found.message)
+            elif question.is_built:
+                built.append(question)
+            else:
+                self._judge_literal(question)
+        if built and not self.rules.confinement:
+            for question in built:
+                self._give(question, NOT_JUDGED, UNSAFE)
+        elif built:
+            self._judge_built(built)
+        return [self.judged[question.task] for question in self.exercise.questions]
+
+    def _give(self, question: Question, word: str, message: str, **more: str) -> None:
+        found = self.found[question.task]
+        text = "\n".join(part for part in (message, found.note) if part)
+        more = {"answer": found.source, **more}
+        self.judged[question.task] = _row(self.student, question, word, text, **more)
+
+    # --- Literals ---
+
+    def _judge_literal(self, question: Question) -> None:
+        task, more, value = judging.find(question.task), {}, ...
+        source = self.found[question.task].source
+
+        def judge() -> None:
+            nonlocal value
+            value = literal.read(source, question.variable, self.sources, task.form)
+            if value is ... or value is None:
+                raise Unanswered(f"The form is {task.form}.")
+            task.judge(value)
+
+        word, message = verdict_of(judge)
+        if value is not ...:
+            more["value"] = clean(repr(value)[:500])
+        if isinstance(value, dict) and type(value.get("because")) is str:
+            more["reason"] = clean(value["because"][:2_000])
+        self._give(question, word, message, **more)
+
+    # --- Functions ---
+
+    def _judge_built(self, built: list[Question]) -> None:
+        """Judge functions in one process after the other, until each has its verdict."""
+        sources = {q.task: _as_python(self.found[q.task].source) for q in built}
+        support = program.support(sources.values(), self.exercise.cells, self.sources)
+        every = "\n".join([*support, *sources.values()])
+        numba = "numba" in every or "lib.jit" in every
+        left, patience = list(built), self.rules.patience
+        while left:
+            if patience <= 0:
+                for question in left:
+                    self._give(question, WRONG, "Other answers of this notebook hung too often.")
+                return
+            run = _Process(self.rules, numba, support, sources)
+            try:
+                blamed, why = run.judge(left, self._give)
+            finally:
+                run.close()
+            left = [q for q in left if q.task not in self.judged]
+            if not why:
+                continue
+            patience -= self.rules.seconds
+            for question in [q for q in left if q.task == blamed] or left:
+                self._give(question, WRONG, why)
+                left = [q for q in left if q.task != question.task]
+                if run.in_cell:
+                    sources.pop(question.task)
+
+
+class _Process:
+    """One confined process with the code of one notebook."""
+
+    def __init__(self, rules: Rules, numba: bool, support: list[str], sources: dict) -> None:
+        self.rules, self.support, self.sources = rules, support, sources
+        self.session = remote.Session(confine.start(rules.confinement, rules.limits, numba))
+        self.failed: dict[str, str] = {}  # what an answer's cell raised, by its task
+        self.in_cell = False  # whether the process ended while it ran a cell
+
+    def close(self) -> None:
+        """End the process."""
+        self.session.close()
+
+    def judge(self, left: Sequence[Question], give: Callable) -> tuple[str, str]:
+        """Judge what is left; return the task at which the process ended, and why, if it did."""
+        blamed = ""
+        try:
+            with self.session.within(remote.START):
+                self.session.wait_until_ready()
+            self.in_cell = True
+            with self.session.within(self.rules.seconds):
+                for statement in self.support:
+                    self.session.request("cell", source=statement)
+            for blamed, source in self.sources.items():
+                with self.session.within(self.rules.seconds):
+                    reply = self.session.request("cell", source=source)
+                if "raised" in reply:
+                    said = ": ".join(part for part in remote.words_of(reply) if part)
+                    self.failed[blamed] = f"Its answer cell does not run: {said}."
+            self.in_cell = False
+            for question in left:
+                blamed = question.task
+                with self.session.within(self.rules.seconds):
+                    word, message = verdict_of(functools.partial(self._judge, question))
+                if question.task in self.failed and word != RIGHT:
+                    message = f"{self.failed[question.task]}\n{message}"
+                give(question, word, message)
+        except remote.Gone as gone:
+            what = "Its answer cell did not end" if self.in_cell else "Your code did not return"
+            return blamed, f"{what}: {gone}."
+        return "", ""
+
+    def _judge(self, question: Question) -> None:
+        """Judge one function; raise `NotRight` if it is not right."""
+        reply = self.session.request("look", name=question.variable)
+        if "missing" in reply:
+            raise Malformed(f"Its answer cell should give `{question.variable}` a value.")
+        value, judge = reply.get("value"), owner(question.task)
+        if value is None or value is ...:
+            raise Unanswered(f"The form is {judge.form}.")
+        seed = hidden.seed_of(question.task, *self.support, *self.sources.values())
+        if isinstance(judge, Kernel):
+            self._judge_kernel(question.variable, value, hidden.kernel(judge, seed))
+        else:
+            called = getattr(value, "kind", "") in ("function", "kernel", "callable")
+            function = remote.Function(self.session, question.variable) if called else None
+            judge_function(hidden.building(judge, seed), function or remote.stand_in(value))
+
+    def _judge_kernel(self, name: str, value: object, kernel: Kernel) -> None:
+        kind = getattr(value, "kind", "")
+        if kind not in ("function", "kernel"):
+            raise kernel.malformed(getattr(value, "name", type(value).__name__))
+        plainly = remote.Function(self.session, name, plainly=True)
+        compiled = remote.Function(self.session, name, do="compiled") if kind == "kernel" else None
+        right = functools.partial(_check_counted, kernel)
+        kernel.judge_parts(
+            plainly, lambda given: remote.count(self.session, name, right, given), compiled
+        )
+
+
+def _check_counted(kernel: Kernel, values: np.ndarray) -> None:
+    """Raise `Wrong` where a kernel gave other values when its work was counted."""
+    expected = kernel.values.definition(*kernel.inputs).ravel()
+    if not np.abs(values - expected).max() <= 1e-4 * max(1, np.abs(expected).max()):
+        raise Wrong(
+            f"{kernel.name} gives other values when its work is counted than when it is not."
+        )
+
+
+def judge_function(building: Building, function: object) -> None:
+    """Judge a built function; attention for the real model on what all its heads were given."""
+    if not isinstance(building, t06.InTheModelToo):
+        building.judge(function)
+        return
+    Building.judge(building, function)
+    if not all(_fits(function, heads()[k : k + SOME]) for k in range(0, len(heads()), SOME)):
+        building.judge(function)  # it differs somewhere: let the model run, and say where
+        raise Wrong("my_attention differs from the definition in a head of the real model.")
+
+
+SOME = 270  # calls in one request: those of all heads at one step
+
+
+def _fits(function: remote.Function, calls: list[tuple]) -> bool:
+    """Tell whether a function returns what it should, to within what `InTheModel` allows."""
+    try:
+        came = [plain(value) for value in function.many([call[:3] for call in calls])]
+    except Exception:  # it raises somewhere
+        return False
+    return all(
+        out.shape == right.shape and np.abs(out - right).max() <= 1e-4 * max(1, np.abs(right).max())
+        for out, (_, _, _, right) in zip(came, calls, strict=True)
+    )
+
+
+@functools.cache
+def heads() -> list[tuple[np.ndarray, ...]]:
+    """Return what each head was given as the model finished a sentence, and what it returned.
+
+    The model runs once for all submissions: who gives it the same attention lets it say the same.
+    """
+    seen = []
+
+    def attention(Q, K, V):
+        out = t06.reference.attend_causal(Q, K, V)
+        seen.append((Q.copy(), K.copy(), V.copy(), out))
+        return out.astype(np.float32)
+
+    t06._finish(t06.PROMPT, attention, t06.NEW_TOKENS)
+    return seen
+
+
+def verdict_of(judge: Callable[[], object]) -> tuple[str, str]:
+    """Return the word and the message for a judgement that raises, or does not."""
+    try:
+        judge()
+        return RIGHT, ""
+    except NotRight as refusal:
+        return WORDS.get(type(refusal).__name__, WRONG), str(refusal)
+    except ModelError as error:
+        return NOT_JUDGED, str(error)
+    except (CourseError, ArithmeticError, LookupError, MemoryError, RecursionError, TypeError,
+            ValueError, AttributeError) as error:  # fmt: skip
+        # A judge that stumbles must not cost the others their verdicts; no point is given.
+        return WRONG, f"The answer could not be judged: {type(error).__name__}: {error}"
+
+
+def _as_python(source: str) -> str:
+    """Return a cell without lines for IPython alone, where it is no Python with them."""
+    import ast
+
+    try:
+        return ast.unparse(literal.parse(source))
+    except (NotRight, RecursionError):
+        return source
+
+
+def as_dicts(rows: Sequence[Row]) -> list[dict]:
+    """Return rows as plain dicts."""
+    return [asdict(row) for row in rows]
+
+
+def handed_from(data: dict) -> Handed:
+    """Return what `Handed.as_dict` made a dict of."""
+    cells = {
+        number: [Cell(c["kind"], c["source"], tuple(c["ids"])) for c in found]
+        for number, found in data["cells"].items()
+    }
+    return replace(Handed(**{**data, "cells": {}}), cells=cells)

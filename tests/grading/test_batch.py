@@ -1,0 +1,186 @@
+"""A class: once each, the same bytes however it is done, and on from where it stopped."""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from lib import cli
+from lib.errors import CourseError
+from lib.grading import batch, judge
+from tests.grading.making import ROOT, answered, handed_out, put, solved
+
+NAMES = ["Ana María", "Zoë", "李 雷", "=1+1", "o'Brien & <b>Söhne</b>", "محمد", "x" * 120]
+
+
+def make(folder, count=7):
+    """Write submissions of exercise 01, every third of them wrong in its first answer."""
+    for k in range(count):
+        name = NAMES[k] if k < len(NAMES) else f"student {k}"
+        wrong = {"one_query": 'attention_order = "D F E C A B"'} if k % 3 == 1 else {}
+        put(folder / name / "01_ordering.ipynb", answered("01", **wrong))
+    return folder
+
+
+def files(out, but=(batch.DONE,)):
+    return {
+        path.relative_to(out).as_posix(): path.read_bytes()
+        for path in sorted(out.rglob("*"))
+        if path.is_file() and path.relative_to(out).parts[0] not in but
+    }
+
+
+def grade(submissions, out, **more):
+    return batch.grade(submissions, out, ROOT, **more)
+
+
+def test_the_same_input_gives_the_same_bytes_and_is_judged_once(tmp_path, monkeypatch):
+    class_ = make(tmp_path / "class")
+    first = grade(class_, tmp_path / "one")
+    grade(class_, tmp_path / "two")
+    assert files(tmp_path / "one", but=()) == files(tmp_path / "two", but=())
+    assert first.again == len(NAMES)
+    monkeypatch.setattr(judge, "grade", None)
+    again = grade(class_, tmp_path / "one")
+    assert again.again == 0
+    assert files(tmp_path / "one") == files(tmp_path / "two")
+
+
+class Stopped(Exception):
+    pass
+
+
+def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path):
+    class_, done = make(tmp_path / "class"), []
+
+    def stop(student, rows):
+        done.append(student)
+        if len(done) == 3:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        grade(class_, tmp_path / "out", watcher=batch.Watcher(advance=stop))
+    stored = sorted((tmp_path / "out" / batch.DONE).iterdir())
+    stored[0].write_text('{"student": "An', encoding="utf-8")  # cut off as it was written
+    assert grade(class_, tmp_path / "out").again == len(NAMES) - 2
+    grade(class_, tmp_path / "whole")
+    assert files(tmp_path / "out") == files(tmp_path / "whole")
+
+
+def test_what_was_changed_is_judged_anew(tmp_path):
+    class_ = make(tmp_path / "class")
+    grade(class_, tmp_path / "out")
+    put(class_ / "Zoë" / "01_ordering.ipynb", solved("01"))
+    again = grade(class_, tmp_path / "out")
+    assert again.again == 1
+    assert sum(row.points for row in again.rows["Zoë"]) == 4
+    assert grade(class_, tmp_path / "out", rules=judge.Rules(seconds=9)).again == len(NAMES)
+
+
+def test_exercises_that_nobody_handed_in_are_not_graded(tmp_path):
+    class_ = make(tmp_path / "class")
+    tasks = {row.task[:2] for row in grade(class_, tmp_path / "out").rows["Zoë"]}
+    assert tasks == {"01"}
+    more = grade(class_, tmp_path / "out", numbers=["1", "03"]).rows["Zoë"]
+    assert [row.verdict for row in more[4:]] == [judge.NOT_HANDED_IN] * 9
+    with pytest.raises(CourseError, match="there is no exercise 99"):
+        grade(class_, tmp_path / "out", numbers=["99"])
+
+
+def test_results_may_not_lie_among_the_submissions(tmp_path):
+    class_ = make(tmp_path / "class", 1)
+    with pytest.raises(CourseError, match="should not lie in the folder of submissions"):
+        grade(class_, class_ / "out")
+
+
+def victims():
+    import psutil
+
+    own = psutil.Process().children(recursive=True)
+    return [p for p in own if "spawn_main" in " ".join(p.cmdline())]
+
+
+def test_a_killed_worker_s_work_is_done_again(tmp_path):
+    pytest.importorskip("distributed")
+    class_, seen, killed = make(tmp_path / "class", 10), [], []
+
+    def kill(student, rows):
+        seen.append(student)
+        if len(seen) == 4:
+            worker = max(victims(), key=lambda p: p.cpu_times().user)
+            worker.kill()
+            killed.append(worker.pid)
+
+    graded = grade(
+        class_, tmp_path / "there", cluster=batch.Cluster(2), watcher=batch.Watcher(advance=kill)
+    )
+    assert killed
+    assert sorted(seen) == sorted(graded.rows)  # each once
+    assert judge.NOT_JUDGED not in {row.verdict for rows in graded.rows.values() for row in rows}
+    grade(class_, tmp_path / "here")
+    assert files(tmp_path / "there") == files(tmp_path / "here")
+
+
+def test_a_teacher_s_own_cluster_is_used(tmp_path):
+    distributed = pytest.importorskip("distributed")
+    class_ = make(tmp_path / "class", 3)
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
+    ) as cluster:
+        where = batch.Cluster(scheduler=cluster.scheduler_address)
+        assert grade(class_, tmp_path / "out", cluster=where).again == 3
+    grade(class_, tmp_path / "here")
+    assert files(tmp_path / "out") == files(tmp_path / "here")
+
+
+def test_the_command(tmp_path, capsys):
+    class_ = make(tmp_path / "class", 3)
+    put(class_ / "open" / "01_ordering.ipynb", handed_out("01"))
+    (class_ / "nobody").mkdir()
+    out = tmp_path / "results"
+    assert cli.main(["grade", str(class_), "--out", str(out), "--workers", "1"]) == 0
+    said = capsys.readouterr()
+    assert "Ana María: 4 of 4" in said.err
+    assert "5 submissions are graded." in said.out
+    assert "No notebook of an exercise was found" in said.out.replace("\n", " ")
+    assert cli.main(["grade", str(class_), "--out", str(out)]) == 0
+    assert "5 submissions are graded, 5 of them from before." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "SUBMISSIONS should be a folder"),
+        ([".", "--workers", "0"], "--workers should be at least 1; it is 0"),
+        ([".", "--timeout", "-1"], "timeout must be a positive number"),
+        ([".", "--exercise", "x"], "there is no exercise"),
+    ],
+)
+def test_what_is_asked_wrongly_is_told(tmp_path, arguments, message, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    arguments = [str(tmp_path / "in") if one == "." else one for one in arguments]
+    assert cli.main(["grade", *arguments, "--out", str(tmp_path / "out")]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_ctrl_c_keeps_what_is_done(tmp_path, monkeypatch):
+    if os.name == "nt":
+        pytest.skip("Windows sends Ctrl-C in another way")
+    class_, count = make(tmp_path / "class"), []
+    plain = judge.grade
+
+    def slow(*arguments):
+        count.append(1)
+        if len(count) == 3:
+            threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+            time.sleep(5)
+        return plain(*arguments)
+
+    monkeypatch.setattr(judge, "grade", slow)
+    code = cli.main(["grade", str(class_), "--out", str(tmp_path / "out"), "--workers", "1"])
+    assert code == cli.INTERRUPTED
+    assert len(list(Path(tmp_path / "out" / batch.DONE).iterdir())) == 2
