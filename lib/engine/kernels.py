@@ -22,6 +22,7 @@ from collections import namedtuple
 
 import numpy as np
 
+from lib.engine.quant import BYTES, NIBBLES
 from lib.engine.simd import (
     atomic_add,
     atomic_load,
@@ -61,12 +62,13 @@ from lib.engine.simd import (
 )
 from lib.jit import vector_kernel
 
-# How a matrix is stored, see `lib.engine.quant`; a head in bytes meets vectors in float32, since
-# its rounding shows in the logits at once, and memory sets its pace in any case.
-FLOATS, NIBBLES, BYTES, BYTES_HEAD = 0, 1, 2, 3
+# Beside FLOATS, NIBBLES and BYTES: a head in bytes that meets vectors in float32, since rounding
+# them would show in the logits at once, and memory sets its pace in any case.
+BYTES_HEAD = 3
 # Bytes of 16 rows: of one column of floats, of a block of 32 columns of 4 or of 8 bits.
 COLUMN, NIBBLE_BLOCK, BYTE_BLOCK = 64, 320, 544
 
+LEAST = np.float32(1e-30)  # a block of numbers below it counts as zeros: 127 / top has to be finite
 PATIENCE = 5000  # rounds of waiting before a thread gives way
 KEYS = 64  # keys that a query meets before the running maximum is brought up to date
 SCRATCH = 5  # rows of value_width + KEYS that a thread needs for four queries
@@ -122,7 +124,7 @@ def quantise(rows, t, columns):
         at = t * rows.width + 32 * block
         a, b = load(rows.x, at), load(rows.x, at + 16)
         top = largest_size(a, b)
-        back = np.float32(127) / top if top > 0 else np.float32(0)
+        back = np.float32(127) / top if top > LEAST else np.float32(0)
         a = to_int(nearest(a * spread(back)))
         b = to_int(nearest(b * spread(back)))
         store_bytes(rows.q, at, a)

@@ -118,11 +118,20 @@ def test_activations_are_rounded_to_the_nearest_of_255():
     np.testing.assert_allclose(rows.sum.reshape(3, -1), q.sum(2) * scale, rtol=1e-5, atol=1e-6)
 
 
+def test_a_block_of_next_to_nothing_counts_as_zeros():
+    X = np.full((1, 64), 1e-39, np.float32)
+    X[0, 32:] = 1e-29
+    rows = activations(X)
+    assert not rows.q[:32].any()
+    assert (rows.q[32:] == 127).all()
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_what_is_not_a_number_stays_so(bad):
     X = np.ones((1, 64), np.float32)
     X[0, 40] = bad
-    rows = activations(X)
+    with np.errstate(invalid="ignore"):  # where the twins run, NumPy warns
+        rows = activations(X)
     assert np.isfinite(rows.scale[0])
     assert not np.isfinite(rows.scale[1])
 
