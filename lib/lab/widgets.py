@@ -3,6 +3,7 @@
 import io
 
 import ipywidgets as widgets
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from lib.errors import CourseError
 
@@ -111,5 +112,5 @@ def choice(description, options, value=None):
 def png(figure):
     """Return the figure as the bytes of a PNG file."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png")
+    FigureCanvasAgg(figure).print_png(buffer)  # `savefig` draws twice; the picture is the same
     return buffer.getvalue()

@@ -199,24 +199,50 @@ def test_the_list_follows_the_theme(listed, tmp_path):
     assert contrast(*grounds.values()) > 7
 
 
-# --- A chapter -----------------------------------------------------------------------------------
+# --- Chapters ------------------------------------------------------------------------------------
 
 EXPLORER = ".jupyter-widgets.widget-vbox"
 
 
-def test_a_chapter_runs_and_its_picture_follows_the_slider(lab, context, root):
-    path = root / "notebooks" / "01_single_head_attention.ipynb"
-    lab.put(nbformat.read(path, as_version=4), path.name)
+def run(lab, context, path, last=None):
+    """Run a chapter, or its cells up to one, and return the page and the widget with a picture."""
+    notebook = nbformat.read(path, as_version=4)
+    if last is not None:
+        ids = [cell.id for cell in notebook.cells]
+        del notebook.cells[ids.index(last) + 1 :]
+    lab.put(notebook, path.name)
     page = Page(context.new_page(), lab, path.name)
     page.run_all()
     explorer = page.page.locator(EXPLORER, has=page.page.locator("img")).first
     explorer.scroll_into_view_if_needed()
+    return page, explorer
+
+
+def assert_redrawn(page, explorer, act):
     picture = explorer.locator("img").first
     before = picture.get_attribute("src")
-    handle = explorer.get_by_role("slider").first
-    handle.focus()
-    handle.press("ArrowRight")
+    act()
     page.page.wait_for_function(
         "([image, before]) => image.src !== before", arg=[picture.element_handle(), before]
     )
     assert picture.evaluate("image => image.complete && image.naturalWidth > 100")
+
+
+def test_a_chapter_runs_and_its_picture_follows_the_slider(lab, context, root):
+    path = root / "notebooks" / "01_single_head_attention.ipynb"
+    page, explorer = run(lab, context, path)
+    handle = explorer.get_by_role("slider").first
+    handle.focus()
+    assert_redrawn(page, explorer, lambda: handle.press("ArrowRight"))
+
+
+def test_the_stepper_of_a_layer_steps_and_plays(lab, context, root, tmp_path):
+    path = root / "notebooks" / "03_one_layer.ipynb"
+    page, stepper = run(lab, context, path, last="03-stepper")
+    handle = stepper.get_by_role("slider").first
+    handle.focus()
+    assert_redrawn(page, stepper, lambda: handle.press("ArrowRight"))
+    page.wait_for_value("step.value", "1")
+    assert_redrawn(page, stepper, stepper.get_by_role("button").first.click)  # it plays
+    assert int(page.value("step.value")) > 1
+    stepper.screenshot(path=tmp_path / "stepper.png")
