@@ -136,7 +136,11 @@ def test_numba_is_imported_in_two_places(path):
 
 PAGES = sorted(
     [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
-    + [path for name in ("notebooks", "solutions", "exercises") for path in (ROOT / name).glob("*")]
+    + [
+        path
+        for name in ("notebooks", "solutions", "exercises", "docs")
+        for path in (ROOT / name).glob("*")
+    ]
 )
 
 
