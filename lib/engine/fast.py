@@ -21,7 +21,6 @@ from lib.jit import is_kept
 from lib.reference import rope_angles
 
 CHUNK = 256  # tokens that go through the layers together, so that weights are read once for all
-PIECE = 24 * 1024  # bytes of weights that a thread takes at a time
 MATRICES = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
 
 
@@ -46,6 +45,7 @@ class FastLlama:
         self._packed = packed  # name -> Packed
         self._team = team
         self._cache_type = cache_type
+        self._turns = (np.empty((0, config.d_head // 2)),) * 2
         self._sizes = kernels.Sizes(
             config.d, config.H, config.H_kv, config.d_head, config.d_ff, config.eps
         )
@@ -110,8 +110,9 @@ class FastLlama:
                 heads = len(part) if all else int(is_last)
                 logits.append(self._pass(part, cache, heads))
                 cache.n += len(part)
-            logits = np.concatenate(logits)  # (n or 1, vocabulary)
-            if not np.isfinite(logits).all():
+            # One part as a rule: (n or 1, vocabulary). A NaN is both its largest and its least.
+            logits = logits[-1] if len(logits) == 1 or not all else np.concatenate(logits)
+            if not (np.isfinite(logits.max()) and np.isfinite(logits.min())):
                 raise CourseError("the logits should be finite; numbers left the range of float32")
         except BaseException:
             cache.n = start
@@ -128,7 +129,8 @@ class FastLlama:
         cache.make_room(len(tokens))
         for part, _ in _chunks(tokens):
             with self._team.turn:
-                seen = [self._enter(part, cache)]
+                self._enter(part, cache)
+                seen = [self._vectors(len(part))]
                 for layer in range(self.config.L):
                     self._run(cache, layer, layer + 1, len(part), 0, np.empty(0, np.float32))
                     seen.append(self._vectors(len(part)))
@@ -152,13 +154,20 @@ class FastLlama:
         """Write the tokens' vectors and the rotations of their positions where kernels read."""
         c, state, n = self.config, self._state, len(tokens)
         X = state.X.reshape(-1, state.normed.width)
-        X[:n, : c.d] = self.embed(tokens)
-        positions = np.arange(cache.n, cache.n + n)
-        factors = 1.0 if c.rope_factors is None else np.array(c.rope_factors)
-        angles = rope_angles(positions, c.d_head, c.rope_base, factors)  # (n, d_head / 2)
-        state.cos[: angles.size] = np.cos(angles).ravel()
-        state.sin[: angles.size] = np.sin(angles).ravel()
-        return self._vectors(n)
+        X[:n, : c.d] = quant.unpack_rows(self._packed["token_embd.weight"], tokens)
+        cos, sin = self._rotations(cache.n + n)  # each (positions, d_head / 2)
+        state.cos[: n * cos.shape[1]] = cos[cache.n : cache.n + n].ravel()
+        state.sin[: n * sin.shape[1]] = sin[cache.n : cache.n + n].ravel()
+
+    def _rotations(self, positions):
+        """Return cos and sin of every position's angles, from a table that grows."""
+        c = self.config
+        if len(self._turns[0]) < positions:
+            factors = 1.0 if c.rope_factors is None else np.array(c.rope_factors)
+            known = np.arange(min(c.context, 2 * positions))
+            angles = rope_angles(known, c.d_head, c.rope_base, factors)
+            self._turns = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+        return self._turns
 
     def _vectors(self, n):  # -> (n, d)
         state = self._state
@@ -271,10 +280,12 @@ def read_weights(
             done += matrix.nbytes
             if progress:
                 progress(done, arena.nbytes)
-    return kernels.Weights(arena, _where(packed, starts, config), _gains(file, config)), packed
+    return kernels.Weights(
+        arena, _where(packed, starts, config, threads), _gains(file, config)
+    ), packed
 
 
-def _where(packed, starts, config):  # -> (L + 1, 7, 9) int64
+def _where(packed, starts, config, threads):  # -> (L + 1, 7, 9) int64
     """Say for each matrix of each layer, and for the head in the row behind them, where it lies."""
     place, _ = _places(config)
     where = np.zeros((config.L + 1, len(MATRICES), 9), np.int64)
@@ -282,7 +293,8 @@ def _where(packed, starts, config):  # -> (L + 1, 7, 9) int64
     def entry(name, to=0, onto=False):
         p = packed[name]
         group_bytes = p.data[0].nbytes
-        step = max(1, PIECE // (4 * group_bytes), p.groups // 256)
+        # Large pieces, since memory takes time to get going; two a thread, should one be held up.
+        step = -(-p.groups // (8 * threads))
         return p.kind, starts[name], p.groups, p.columns, to, group_bytes, step, 4, onto
 
     for layer in range(config.L):

@@ -164,19 +164,22 @@ def quantise(W: np.ndarray) -> np.ndarray:  # (rows, columns) -> (rows, blocks, 
 
 def unpack_rows(packed: Packed, indices: np.ndarray) -> np.ndarray:  # (n,) -> (n, columns)
     """Return some rows of a packed matrix as float32."""
-    group, lane = np.divmod(np.asarray(indices), GROUP)
-    found = packed.data[group]  # (n, columns or blocks, bytes)
-    n, units, _ = found.shape
-    pick = np.arange(n)
+    return np.array([_unpack_row(packed, int(index)) for index in indices])
+
+
+def _unpack_row(packed, index):  # -> (columns,) float32
+    group, lane = divmod(index, GROUP)
+    units = packed.data[group]  # (columns or blocks, bytes)
     if packed.kind == FLOATS:
-        return found.view(np.float32).reshape(n, units, GROUP)[pick, :, lane]
-    halves = found.view(np.float16)  # scales first
-    d = halves[pick, :, lane].astype(np.float32)[..., None]  # (n, blocks, 1)
-    q = found[..., 64 if packed.kind == NIBBLES else 32 :]
-    q = q.reshape(n, units, -1, GROUP, 4)[pick, :, :, lane].reshape(n, units, -1)
+        return units.view(np.float32)[:, lane]
+    halves = units.view(np.float16)  # (blocks, …): scales first
+    first_word = 16 if packed.kind == NIBBLES else 8
+    words = units.view(np.uint32)[:, first_word + lane :: GROUP]  # (blocks, 4 or 8)
+    q = np.ascontiguousarray(words).view(np.uint8)  # (blocks, 16 or 32)
+    w = halves[:, lane, None].astype(np.float32)
     if packed.kind == NIBBLES:
-        m = halves[pick, :, GROUP + lane].astype(np.float32)[..., None]
-        w = d * np.concatenate([q & 15, q >> 4], axis=2) + m
+        w = w * np.concatenate([q & 15, q >> 4], axis=1)
+        w += halves[:, GROUP + lane, None]
     else:
-        w = d * q.view(np.int8)
-    return w.reshape(n, -1)[:, : packed.columns]
+        w = w * q.view(np.int8)
+    return w.ravel()[: packed.columns]
