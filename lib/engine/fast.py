@@ -290,11 +290,12 @@ def _where(packed, starts, config, threads):  # -> (L + 1, 7, 9) int64
     place, _ = _places(config)
     where = np.zeros((config.L + 1, len(MATRICES), 9), np.int64)
 
-    def entry(name, to=0, onto=False):
+    def entry(name, to=0, onto=False, in_layer=True):
         p = packed[name]
         group_bytes = p.data[0].nbytes
         # Large pieces, since memory takes time to get going; two a thread, should one be held up.
-        step = -(-p.groups // (8 * threads))
+        # Of a head, which is 50 times as large, more.
+        step = -(-p.groups // ((8 if in_layer else 64) * threads))
         return p.kind, starts[name], p.groups, p.columns, to, group_bytes, step, 4, onto
 
     for layer in range(config.L):
@@ -302,7 +303,7 @@ def _where(packed, starts, config, threads):  # -> (L + 1, 7, 9) int64
             onto = name in ("attn_output", "ffn_down")  # added to what enters: the residual stream
             where[layer, m] = entry(f"blk.{layer}.{name}.weight", place.get(name, 0), onto)
     head = "output.weight" if "output.weight" in packed else "token_embd.weight"
-    where[config.L, 0] = entry(head)
+    where[config.L, 0] = entry(head, in_layer=False)
     if packed[head].kind == quant.BYTES:
         where[config.L, 0, 0] = kernels.BYTES_HEAD
     return where
