@@ -88,11 +88,15 @@ class Cache:
         CourseError
             If n is not 0 to the number of tokens stored.
         """
-        if not 0 <= n <= self.n:
-            raise CourseError(f"n should be 0 to {self.n}, the tokens in the cache; it is {n}")
+        _check_kept(n, self.n)
         self.n = n
         for layer in self.layers:
             layer.n = n
+
+
+def _check_kept(n: int, stored: int) -> None:
+    if not 0 <= n <= stored:
+        raise CourseError(f"n should be 0 to {stored}, the tokens in the cache; it is {n}")
 
 
 def _check_room(n: int, m: int, capacity: int) -> None:
@@ -176,8 +180,7 @@ class GrowingCache:
         CourseError
             If n is not 0 to the number of tokens stored.
         """
-        if not 0 <= n <= self.n:
-            raise CourseError(f"n should be 0 to {self.n}, the tokens in the cache; it is {n}")
+        _check_kept(n, self.n)
         self.n = n
 
     def layer(self, index: int) -> tuple[np.ndarray, np.ndarray]:

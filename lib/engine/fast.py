@@ -78,28 +78,12 @@ class FastLlama:
     def logits(
         self, tokens: Sequence[int], cache: GrowingCache | None = None, all: bool = False
     ) -> np.ndarray:
-        """Return the logits of the token that follows.
-
-        Parameters
-        ----------
-        tokens : sequence of int, (n,)
-            The tokens that follow those in the cache.
-        cache : GrowingCache, optional
-            Holds the left context; takes up the new tokens. Without it the tokens are the whole
-            text.
-        all : bool
-            Whether to return the logits after each token instead of the last alone.
-
-        Returns
-        -------
-        ndarray, (vocabulary,), or (n, vocabulary) with `all`
+        """Return the logits of the token that follows, as `Llama.logits` does.
 
         Raises
         ------
         CourseError
-            If there are no tokens, one is not in the vocabulary, or they don't fit into the
-            context: nothing is computed or stored then. If numbers leave the range of float32:
-            the cache is then as it was.
+            As there; also if numbers leave the range of float32. The cache is then as it was.
         """
         tokens = check_tokens(tokens, self.config)
         cache = self.new_cache(len(tokens)) if cache is None else cache

@@ -190,13 +190,15 @@ def command(method: str, inside: Path, arguments: list[str]) -> list[str]:
 def _bubblewrap(inside: Path, program: list[str]) -> list[str]:
     line = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--clearenv"]
     line += ["--uid", "1000", "--gid", "1000", "--hostname", "grading"]
+    # First of all, since the course itself may lie in the system's folder for temporary files.
+    line += ["--size", str(ROOM), "--tmpfs", "/tmp", "--dir", "/tmp/home"]
     for path in visible():
         line += ["--ro-bind", str(path), str(path)]
     for path in hidden():
         line += ["--tmpfs", str(path), "--remount-ro", str(path)]
     line += ["--ro-bind", str(inside), INSIDE, "--proc", "/proc", "--dev", "/dev"]
     line += ["--size", "4096", "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]
-    line += ["--size", str(ROOM), "--tmpfs", "/tmp", "--dir", "/tmp/home", "--remount-ro", "/"]
+    line += ["--remount-ro", "/"]
     for name, value in environment().items():
         line += ["--setenv", name, value]
     return [*line, "--chdir", "/tmp/home", "--", *program]
@@ -206,7 +208,8 @@ def _namespaces(inside: Path, program: list[str]) -> list[str]:
     """Do by hand what bubblewrap does: a new root of what may be seen, and no rights in it."""
     new = _place_for_root(inside)
     q = shlex.quote
-    script = ["set -e", f"mount -t tmpfs -o mode=755 tmpfs {new}"]
+    script = ["set -e", f"mount -t tmpfs -o mode=755 tmpfs {new}", f"mkdir {new}/tmp"]
+    script += [f"mount -t tmpfs -o size={ROOM} tmpfs {new}/tmp", f"mkdir {new}/tmp/home"]
     for path, place in [*((p, p) for p in visible()), (inside, Path(INSIDE))]:
         at = q(f"{new}{place}")
         made = f"mkdir -p {at}" if path.is_dir() else f'mkdir -p "$(dirname {at})"; touch {at}'
@@ -214,10 +217,9 @@ def _namespaces(inside: Path, program: list[str]) -> list[str]:
         script += [f"mount -o remount,bind,ro,nosuid,nodev {at}"]
     for path in hidden():
         script.append(f"mount -t tmpfs -o ro,size=4k tmpfs {q(f'{new}{path}')}")
-    script += [f"mkdir -p {new}/proc {new}/dev {new}/tmp", f"mount -t proc proc {new}/proc"]
+    script += [f"mkdir -p {new}/proc {new}/dev", f"mount -t proc proc {new}/proc"]
     for name in ("null", "zero", "urandom", "random"):
         script += [f"touch {new}/dev/{name}", f"mount --bind /dev/{name} {new}/dev/{name}"]
-    script += [f"mount -t tmpfs -o size={ROOM} tmpfs {new}/tmp", f"mkdir {new}/tmp/home"]
     script += [f"mount -o remount,ro {new}", f"cd {new}", "pivot_root . .", "umount -l ."]
     variables = " ".join(f"{name}={q(value)}" for name, value in environment().items())
     drop = "setpriv --bounding-set=-all --inh-caps=-all --no-new-privs"

@@ -236,6 +236,7 @@ def test_a_chapter_runs_and_its_picture_follows_the_slider(lab, context, root):
     assert_redrawn(page, explorer, lambda: handle.press("ArrowRight"))
 
 
+@pytest.mark.slow
 def test_the_stepper_of_a_layer_steps_and_plays(lab, context, root, tmp_path):
     path = root / "notebooks" / "03_one_layer.ipynb"
     page, stepper = run(lab, context, path, last="03-stepper")

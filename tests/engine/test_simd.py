@@ -16,7 +16,7 @@ HOST = {name for name, has in binding.get_host_cpu_features().items() if has}
 # A processor's name, the way it multiplies bytes, and what this machine needs to run it.
 NAMED = [
     ("generic", "plain", set()),
-    ("x86-64-v2", "plain", {"sse4.2"}),
+    pytest.param("x86-64-v2", "plain", {"sse4.2"}, marks=pytest.mark.slow),
     ("x86-64-v3", "avx2", {"avx2", "fma", "f16c"}),
     ("x86-64-v4", "avx2", {"avx512bw", "avx512vl"}),
     ("icelake-server", "avx512vnni", {"avx512vnni", "avx512vbmi", "avx512bitalg"}),
@@ -71,7 +71,11 @@ print(next(iter(dots.inspect_asm().values())))
 @pytest.mark.skipif(not X86, reason="names of x86 processors")
 @pytest.mark.parametrize(
     ("name", "instruction"),
-    [("icelake-server", "vpdpbusd"), ("alderlake", "vpdpbusd"), ("x86-64-v3", "vpmaddubsw")],
+    [
+        ("icelake-server", "vpdpbusd"),
+        pytest.param("alderlake", "vpdpbusd", marks=pytest.mark.slow),
+        pytest.param("x86-64-v3", "vpmaddubsw", marks=pytest.mark.slow),
+    ],
 )
 def test_what_a_named_processor_is_given(tmp_path, name, instruction):
     """Compiled here, not run: also for processors that this machine is not."""
