@@ -13,7 +13,13 @@ import numpy as np
 from lib.engine import kernels, quant
 from lib.engine.cache import GrowingCache
 from lib.engine.gguf import GGUF
-from lib.engine.llama import LlamaConfig, check_tokens, layer_shapes, open_model
+from lib.engine.llama import (
+    LlamaConfig,
+    check_tokens,
+    layer_shapes,
+    open_model,
+    read_tokenizer,
+)
 from lib.engine.simd import HALVES
 from lib.engine.team import Team
 from lib.errors import CourseError, ModelError
@@ -206,9 +212,11 @@ def load_fast(
     """
     team = Team(threads)
     cache_type = _cache_type(cache_type)
-    file, config, tokenizer = open_model(path)
-    weights, packed = read_weights(file, config, other, team.threads, progress)
-    return FastLlama(config, tokenizer, weights, packed, team, cache_type)
+    file, config = open_model(path)
+    with ThreadPoolExecutor(1) as pool:  # both take a third of a second
+        tokenizer = pool.submit(read_tokenizer, file, config)
+        weights, packed = read_weights(file, config, other, team.threads, progress)
+    return FastLlama(config, tokenizer.result(), weights, packed, team, cache_type)
 
 
 def _cache_type(name):

@@ -141,7 +141,8 @@ class Llama:
     @classmethod
     def load(cls, path: str | Path | None = None) -> "Llama":
         """Read a model file; see `load_model`."""
-        file, config, tokenizer = open_model(path)
+        file, config = open_model(path)
+        tokenizer = read_tokenizer(file, config)
         embedding = file.tensor("token_embd.weight", (config.vocabulary, config.d))
         W_head = embedding.T
         if "output.weight" in file.tensors:
@@ -265,17 +266,22 @@ def load_model(path: str | Path | None = None) -> Llama:
     return Llama.load(path)
 
 
-def open_model(path: str | Path | None = None) -> tuple[GGUF, LlamaConfig, Tokenizer]:
-    """Read all of a model file but its tensors; see `load_model`."""
+def open_model(path: str | Path | None = None) -> tuple[GGUF, LlamaConfig]:
+    """Read a model file's header and the sizes in it; see `load_model`."""
     file = read_gguf(find_model() if path is None else path)
     config = read_config(file)
+    _refuse_unknown_tensors(file, config)
+    return file, config
+
+
+def read_tokenizer(file: GGUF, config: LlamaConfig) -> Tokenizer:
+    """Build the tokenizer of a file, and see that each of its tokens has a vector."""
     tokenizer = Tokenizer(file)
     if len(tokenizer) != config.vocabulary:
         raise ModelError(
             f"{file.path} lists {len(tokenizer)} tokens and has vectors for {config.vocabulary}"
         )
-    _refuse_unknown_tensors(file, config)
-    return file, config, tokenizer
+    return tokenizer
 
 
 def read_config(file: GGUF) -> LlamaConfig:
