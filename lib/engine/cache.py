@@ -173,13 +173,7 @@ class GrowingCache:
         self.values[:, :, : old_values.shape[2]] = old_values
 
     def truncate(self, n: int) -> None:
-        """Forget all tokens from position n on, in every layer.
-
-        Raises
-        ------
-        CourseError
-            If n is not 0 to the number of tokens stored.
-        """
+        """Forget all tokens from position n on, as `Cache.truncate` does."""
         _check_kept(n, self.n)
         self.n = n
 

@@ -65,7 +65,7 @@ class FastLlama:
 
     def bytes_per_token(self, n: int = 0) -> int:
         """Return the bytes that are read for one token after n others: weights and cache."""
-        c, head = self.config, self._head_name
+        c, head = self.config, _head_of(self._packed)
         weights = sum(p.nbytes for name, p in self._packed.items() if "blk" in name or name == head)
         one = 2 * c.L * c.H_kv * c.d_head * (4 if self._cache_type == "float32" else 2)
         return weights + self._weights.gains.nbytes + n * one
@@ -128,12 +128,8 @@ class FastLlama:
             parts.append(np.stack(seen))
         return np.concatenate(parts, axis=1)
 
-    @property
-    def _head_name(self):
-        return "output.weight" if "output.weight" in self._packed else "token_embd.weight"
-
     def _pass(self, tokens, cache, heads):  # (n,) -> (heads, vocabulary)
-        width = quant.GROUP * self._packed[self._head_name].groups
+        width = quant.GROUP * self._packed[_head_of(self._packed)].groups
         logits = np.empty(heads * width, np.float32)
         with self._team.turn:
             self._enter(tokens, cache)
@@ -257,9 +253,8 @@ def read_weights(
     def fill(name):
         info, at, place = infos[name], starts[name], places[name]
         out = arena[at : at + np.prod(place)].reshape(place)
-        as_it_lies = info.type in ("Q4_0", "Q4_1", "Q8_0")
         try:
-            source = info.data if as_it_lies else file.tensors[name]
+            source = info.data if info.type in quant.AS_THEY_LIE else file.tensors[name]
             return quant.pack(source, info.type, *info.shape, kinds[name], out)
         except ModelError:
             raise
@@ -294,11 +289,16 @@ def _where(packed, starts, config, threads):  # -> (L + 1, 7, 9) int64
         for m, name in enumerate(MATRICES):
             onto = name in ("attn_output", "ffn_down")  # added to what enters: the residual stream
             where[layer, m] = entry(f"blk.{layer}.{name}.weight", place.get(name, 0), onto)
-    head = "output.weight" if "output.weight" in packed else "token_embd.weight"
+    head = _head_of(packed)
     where[config.L, 0] = entry(head, in_layer=False)
     if packed[head].kind == quant.BYTES:
         where[config.L, 0, 0] = kernels.BYTES_HEAD
     return where
+
+
+def _head_of(packed):
+    """Return the name of the head's matrix: the embedding, where a file has no other."""
+    return "output.weight" if "output.weight" in packed else "token_embd.weight"
 
 
 def _gains(file, config):  # -> ((2 L + 1) · width,)

@@ -22,7 +22,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from lib.engine.quant import BYTES, NIBBLES
+from lib.engine.quant import BYTES, FLOATS, NIBBLES, UNIT
 from lib.engine.simd import (
     atomic_add,
     atomic_load,
@@ -66,7 +66,7 @@ from lib.jit import vector_kernel
 # them would show in the logits at once, and memory sets its pace in any case.
 BYTES_HEAD = 3
 # Bytes of 16 rows: of one column of floats, of a block of 32 columns of 4 or of 8 bits.
-COLUMN, NIBBLE_BLOCK, BYTE_BLOCK = 64, 320, 544
+COLUMN, NIBBLE_BLOCK, BYTE_BLOCK = UNIT[FLOATS], UNIT[NIBBLES], UNIT[BYTES]
 
 LEAST = np.float32(1e-30)  # a block of numbers below it counts as zeros: 127 / top has to be finite
 PATIENCE = 5000  # rounds of waiting before a thread gives way

@@ -25,6 +25,8 @@ GROUP = 16  # rows that lie interleaved
 BLOCK = 32  # columns that share a scale
 # Bytes of a group: of one column of floats, of one block of 4 bits, of one of 8 bits.
 UNIT = {FLOATS: 64, NIBBLES: 320, BYTES: 544}
+# The types of a file whose blocks stay as they are.
+AS_THEY_LIE = {"Q4_0": NIBBLES, "Q4_1": NIBBLES, "Q8_0": BYTES}
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,7 @@ def kind_of(type_name: str, other: str = "float32") -> int:
     """
     if other not in ("float32", "int8"):
         raise CourseError(f"other should be float32 or int8; it is {other!r}")
-    known = {"Q4_0": NIBBLES, "Q4_1": NIBBLES, "Q8_0": BYTES}
-    return known.get(type_name, FLOATS if other == "float32" else BYTES)
+    return AS_THEY_LIE.get(type_name, FLOATS if other == "float32" else BYTES)
 
 
 def layout(kind: int, rows: int, columns: int) -> tuple[int, int, int]:

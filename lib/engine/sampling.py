@@ -144,10 +144,11 @@ def generate(
 def _steps(
     model: "Llama", text: list[int], n: int, cache: "Cache", sampling: tuple
 ) -> Iterator[int]:
-    new = text  # the whole prompt first, then one token at a time
+    new = list(text)  # the whole prompt first, then one token at a time
     for _ in range(n):
         if len(text) > model.config.context:  # slide: the newer half is the text from now on
-            new = text = text[-(model.config.context // 2) :]
+            text = text[-(model.config.context // 2) :]
+            new = list(text)
             cache.truncate(0)
         logits = model.logits(new, cache)
         token = sample(logits, *sampling)
@@ -155,7 +156,7 @@ def _steps(
             return
         yield token
         new = [token]
-        text = text + new
+        text.append(token)
 
 
 def check_sampling(

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from lib.attention import attend_causal
-from lib.engine.llama import load_model, merge_heads
-from lib.errors import CourseError, ModelError
+from lib.engine.llama import merge_heads
+from lib.errors import CourseError
 from lib.ffn import swiglu
 from lib.lab import ablation, lens, widgets
 from lib.lab.figures import real as pictures
@@ -18,22 +18,8 @@ from lib.lab.heads import queries_keys_values
 from lib.norm import rms_norm
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
-from tiny_models import ODD, write_tiny
 
 TOKENS = [5, 9, 200, 31, 9, 77, 120]
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return load_model(write_tiny(tmp_path_factory.mktemp("ablation") / "tiny.gguf", ODD))
-
-
-@pytest.fixture(scope="module")
-def real():
-    try:
-        return load_model()
-    except ModelError as error:
-        pytest.skip(str(error))
 
 
 def by_hand(model, tokens, attention=(), ffn=(), heads=()):
