@@ -148,8 +148,11 @@ def _watch_all_sources(dispatcher):
         index._source_stamp = (index._source_stamp, _stamp_of_sources())
 
 
+# Where kernels come from that are compiled into others.
+SOURCES = ["jit", "attention", "ffn", "norm", "rope", "engine/simd", "engine/kernels"]
+
+
 @functools.cache
 def _stamp_of_sources():
-    home = Path(__file__).parent
-    files = sorted([*home.glob("*.py"), home / "engine/simd.py", home / "engine/kernels.py"])
+    files = [Path(__file__).parent / f"{name}.py" for name in SOURCES]
     return tuple((file.name, file.stat().st_mtime, file.stat().st_size) for file in files)

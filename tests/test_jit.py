@@ -1,5 +1,7 @@
 """The one place that names Numba options."""
 
+from pathlib import Path
+
 import numpy as np
 
 from lib import jit
@@ -58,3 +60,16 @@ def test_exp_where_the_power_is_no_normal_number():
 
 def test_exp_by_itself_is_numpy_s():
     assert jit.exp(-1.0) == np.exp(-1.0)
+
+
+def test_files_whose_kernels_go_into_others_are_watched():
+    home = Path(jit.__file__).parent
+    floors = [*home.glob("*.py"), *(home / "engine").glob("*.py")]
+    marks = ("@kernel", "@vector_kernel", "@elementwise", "overload(")
+    with_kernels = {
+        file.relative_to(home).with_suffix("").as_posix()
+        for file in floors
+        if any(mark in file.read_text(encoding="utf-8") for mark in marks)
+    }
+    assert with_kernels <= set(jit.SOURCES)
+    assert {"attention", "engine/kernels"} <= with_kernels
