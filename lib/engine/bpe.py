@@ -5,7 +5,7 @@ cut into pieces, each piece is written as its UTF-8 bytes, and neighbours are me
 of the file's list. The package `tokenizers` does the work; this module tells it what the file says.
 """
 
-from lib.engine.gguf import GGUF
+from lib.engine.gguf import GGUF, shown
 from lib.engine.vocabulary import (
     CONTROL,
     UNKNOWN,
@@ -45,7 +45,7 @@ def build_bpe(file: GGUF, vocabulary: Vocabulary) -> Coder:
 
     name = _pieces_name(file)
     ids = {text: token for token, text in enumerate(vocabulary.tokens)}
-    merges = [tuple(merge.split(" ")) for merge in file.array("tokenizer.ggml.merges", str)]
+    merges = _merges(file, ids)
     # Llama 3 takes a piece that is a token as it stands, whatever the merges say, and llama.cpp
     # adds its first token where the file is silent.
     llama3 = name == "llama-bpe"
@@ -68,11 +68,29 @@ def build_bpe(file: GGUF, vocabulary: Vocabulary) -> Coder:
     )
 
 
+def _merges(file: GGUF, ids: dict[str, int]) -> list[tuple[str, str]]:
+    """Return the pairs of tokens that are merged, the most urgent first.
+
+    They are checked here: at some pairs that make no token, `tokenizers` panics, with the stack of
+    its compiled code on the screen.
+    """
+    merges = []
+    for merge in file.array("tokenizer.ggml.merges", str):
+        left, _, right = merge.partition(" ")
+        if not (left in ids and right in ids and left + right in ids):
+            raise ModelError(
+                f"The merges of {file.path} don't fit its tokens: '{shown(merge)}' should be two "
+                "tokens that together are a third"
+            )
+        merges.append((left, right))
+    return merges
+
+
 def _pieces_name(file: GGUF) -> str:
     name = file.value("tokenizer.ggml.pre", str, "default")
     if name not in PIECES:
         raise ModelError(
-            f"The tokenizer of {file.path} cuts text in the way `{name}`; "
+            f"The tokenizer of {file.path} cuts text in the way `{shown(name)}`; "
             f"the course knows {', '.join(PIECES)}"
         )
     return name

@@ -9,6 +9,8 @@ and because a damaged file is then always named in one sentence.
 """
 
 import importlib.util
+import math
+import reprlib
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -27,6 +29,18 @@ _STRING, _ARRAY = 8, 9
 # Value type -> struct format of a scalar, little-endian (docs/gguf.md, gguf_metadata_value_type).
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q"}
 _SCALARS[12] = "d"
+# All lists of a header together: a vocabulary of a million tokens has four million values. As
+# Python's objects they take up to 36 bytes each, 18 times what the file spends on them.
+_MOST_VALUES = 2**23
+
+_short = reprlib.Repr()
+_short.maxstring = _short.maxother = 60
+
+
+def shown(value: Any) -> str:
+    """Return a value from a file for a message: on one line and short, whatever it holds."""
+    text = _short.repr(value)
+    return text[1:-1] if isinstance(value, str) else text
 
 
 @dataclass(frozen=True)
@@ -192,7 +206,7 @@ def read_gguf(path: str | Path) -> GGUF:
     architecture = metadata.get("general.architecture")
     if architecture != "llama":
         raise ModelError(
-            f"{path} holds a model of architecture `{architecture}`; "
+            f"{path} holds a model of architecture `{shown(architecture)}`; "
             "the course runs the architecture `llama`"
         )
     return GGUF(path, architecture, metadata, Tensors(infos, path))
@@ -206,6 +220,7 @@ class _Cursor:
         self.view = memoryview(data)
         self.path = path
         self.at = 0
+        self.values = 0  # in all lists so far
 
     def take(self, size: int) -> memoryview:
         start, end = self.at, self.at + size
@@ -241,6 +256,17 @@ class _Cursor:
             self.string()  # names the byte that is missing
         return found
 
+    def count(self, key: str) -> int:
+        """Read how many values a list has."""
+        count = self.number("Q")
+        self.values += count
+        if self.values > _MOST_VALUES:
+            raise self.damaged(
+                f"with the key `{shown(key)}` its lists have {self.values:,} values; more than "
+                f"{_MOST_VALUES:,} are not read"
+            )
+        return count
+
     def damaged(self, what: str) -> ModelError:
         return ModelError(f"{self.path} is damaged: {what}")
 
@@ -275,7 +301,7 @@ def _read_header(cursor: _Cursor) -> tuple[dict[str, Any], dict[str, TensorInfo]
     for _ in range(pair_count):
         key = cursor.string()
         if key in metadata:
-            raise cursor.damaged(f"the key `{key}` stands in it twice")
+            raise cursor.damaged(f"the key `{shown(key)}` stands in it twice")
         metadata[key] = _read_value(cursor, key)
     return metadata, _read_infos(cursor, tensor_count, metadata.get("general.alignment", 32))
 
@@ -287,12 +313,12 @@ def _read_value(cursor: _Cursor, key: str) -> Any:
     if kind == _STRING:
         return cursor.string()
     if kind != _ARRAY:
-        raise cursor.damaged(f"the key `{key}` has the unknown type {kind}")
-    kind, count = cursor.number("I"), cursor.number("Q")
+        raise cursor.damaged(f"the key `{shown(key)}` has the unknown type {kind}")
+    kind, count = cursor.number("I"), cursor.count(key)
     if kind == _STRING:
         return cursor.strings(count)
     if kind not in _SCALARS:
-        raise cursor.damaged(f"the key `{key}` is an array of the unknown type {kind}")
+        raise cursor.damaged(f"the key `{shown(key)}` is an array of the unknown type {kind}")
     dtype = np.dtype("<" + _SCALARS[kind])
     return np.frombuffer(cursor.take(count * dtype.itemsize), dtype).tolist()
 
@@ -302,43 +328,71 @@ def _read_infos(cursor: _Cursor, count: int, alignment: Any) -> dict[str, Tensor
     for _ in range(count):
         name = cursor.string()
         if name in entries:
-            raise cursor.damaged(f"the tensor `{name}` stands in it twice")
+            raise cursor.damaged(f"the tensor `{shown(name)}` stands in it twice")
         n_dims = cursor.number("I")
         if not 1 <= n_dims <= 4:
-            raise cursor.damaged(f"the tensor `{name}` has {n_dims} dimensions, not 1 to 4")
+            raise cursor.damaged(f"the tensor `{shown(name)}` has {n_dims} dimensions, not 1 to 4")
         # The file lists the fastest dimension first; NumPy lists it last.
         shape = tuple(cursor.number("Q") for _ in range(n_dims))[::-1]
         entries[name] = shape, cursor.number("I"), cursor.number("Q")
-    if type(alignment) is not int or alignment < 1:
-        raise cursor.damaged(f"its alignment is {alignment!r}, not a whole number of bytes")
+    if type(alignment) is not int or alignment < 8 or alignment & (alignment - 1):
+        raise cursor.damaged(
+            f"its alignment should be a power of 2, at least 8; it is {shown(alignment)}"
+        )
     start = -(-cursor.at // alignment) * alignment  # tensors begin at the next aligned byte
+    _check_places(cursor, entries, alignment)
     return {
         name: _locate(cursor, name, shape, kind, start + offset)
         for name, (shape, kind, offset) in entries.items()
     }
 
 
-def _locate(cursor: _Cursor, name: str, shape: tuple, kind: int, at: int) -> TensorInfo:
+def _check_places(cursor: _Cursor, entries: dict[str, tuple], alignment: int) -> None:
+    """Refuse tensors that begin where none can, or where another one lies."""
+    end, before = 0, ""
+    for name, (shape, kind, offset) in sorted(entries.items(), key=lambda entry: entry[1][2]):
+        if offset % alignment:
+            raise cursor.damaged(
+                f"the tensor `{shown(name)}` begins at byte {offset:,} of the tensors, which is "
+                f"no multiple of {alignment}"
+            )
+        if offset < end:
+            raise cursor.damaged(
+                f"the tensors `{shown(before)}` and `{shown(name)}` lie in the same bytes"
+            )
+        end, before = offset + _bytes_of(cursor, name, shape, kind)[1], name
+
+
+def _bytes_of(cursor: _Cursor, name: str, shape: tuple, kind: int) -> tuple[str, int]:
+    """Return the name of a tensor's type, and the bytes that the tensor takes up."""
     from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
     try:
         kind = GGMLQuantizationType(kind)
     except ValueError:
         raise ModelError(
-            f"The tensor `{name}` of {cursor.path} has the type number {kind}, which the "
+            f"The tensor `{shown(name)}` of {cursor.path} has the type number {kind}, which the "
             "package `gguf` doesn't know"
         ) from None
+    if 0 in shape:
+        raise cursor.damaged(f"the tensor `{shown(name)}` has the shape {shape}, without numbers")
     block, block_bytes = GGML_QUANT_SIZES[kind]  # numbers in a block, and its bytes
     if shape[-1] % block:
-        raise cursor.damaged(f"a row of `{name}` has {shape[-1]} numbers, not blocks of {block}")
-    size = 1
-    for n in shape:
-        size *= n  # Python's integers: a damaged shape can't overflow
+        raise cursor.damaged(
+            f"a row of `{shown(name)}` has {shape[-1]} numbers, not blocks of {block}"
+        )
+    # Python's integers: a damaged shape can't overflow.
+    return kind.name, math.prod(shape) // block * block_bytes
+
+
+def _locate(cursor: _Cursor, name: str, shape: tuple, kind: int, at: int) -> TensorInfo:
+    type_name, size = _bytes_of(cursor, name, shape, kind)
     cursor.at = at
-    cursor.take(size // block * block_bytes)
-    return TensorInfo(shape, kind.name, cursor.data[at : cursor.at])
+    cursor.take(size)
+    return TensorInfo(shape, type_name, cursor.data[at : cursor.at])
 
 
+@np.errstate(over="ignore", invalid="ignore")  # damaged scales: whoever reads the numbers looks
 def _dequantise(info: TensorInfo, what: str) -> np.ndarray:  # -> info.shape, float32
     from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
     from gguf.quants import dequantize

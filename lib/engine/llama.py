@@ -13,9 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
+from lib.arguments import all_finite
 from lib.attention import attend_causal
 from lib.engine.cache import Cache, LayerCache
-from lib.engine.gguf import GGUF, find_model, read_gguf
+from lib.engine.gguf import GGUF, find_model, read_gguf, shown
 from lib.engine.tokenizer import Tokenizer
 from lib.errors import CourseError, ModelError
 from lib.ffn import swiglu
@@ -143,12 +144,12 @@ class Llama:
         """Read a model file; see `load_model`."""
         file, config = open_model(path)
         tokenizer = read_tokenizer(file, config)
-        embedding = file.tensor("token_embd.weight", (config.vocabulary, config.d))
+        embedding = read_weight(file, "token_embd.weight", (config.vocabulary, config.d))
         W_head = embedding.T
         if "output.weight" in file.tensors:
-            W_head = file.tensor("output.weight", (config.vocabulary, config.d)).T
+            W_head = read_weight(file, "output.weight", (config.vocabulary, config.d)).T
         layers = [read_layer(file, config, index) for index in range(config.L)]
-        gain = file.tensor("output_norm.weight", (config.d,))
+        gain = read_weight(file, "output_norm.weight", (config.d,))
         return cls(config, tokenizer, layers, embedding, gain, W_head)
 
     def new_cache(self, capacity: int | None = None) -> Cache:
@@ -271,6 +272,7 @@ def open_model(path: str | Path | None = None) -> tuple[GGUF, LlamaConfig]:
     file = read_gguf(find_model() if path is None else path)
     config = read_config(file)
     _refuse_unknown_tensors(file, config)
+    _refuse_missing_tensors(file, config)
     return file, config
 
 
@@ -304,8 +306,8 @@ def read_config(file: GGUF) -> LlamaConfig:
         d_ff=size("feed_forward_length"),
         vocabulary=_vocabulary(file),
         context=size("context_length"),
-        rope_base=file.value("llama.rope.freq_base", float, 10000.0),
-        eps=file.value("llama.attention.layer_norm_rms_epsilon", float),
+        rope_base=_constant(file, "rope.freq_base", 10000.0),
+        eps=_constant(file, "attention.layer_norm_rms_epsilon"),
     )
     _refuse_unknown_metadata(file, config)
     return replace(config, rope_factors=_rope_factors(file, config.d_head // 2))
@@ -314,7 +316,7 @@ def read_config(file: GGUF) -> LlamaConfig:
 def read_layer(file: GGUF, config: LlamaConfig, index: int) -> LlamaWeights:
     """Read the weights of layer `index`, from 0; the file keeps them as (out, in)."""
     shapes = layer_shapes(config)
-    read = {name: file.tensor(f"blk.{index}.{name}.weight", shapes[name]) for name in shapes}
+    read = {name: read_weight(file, f"blk.{index}.{name}.weight", shapes[name]) for name in shapes}
     return LlamaWeights(
         attention_gain=read["attn_norm"],
         W_Q=read["attn_q"].T,
@@ -326,6 +328,20 @@ def read_layer(file: GGUF, config: LlamaConfig, index: int) -> LlamaWeights:
         W_up=read["ffn_up"].T,
         W_down=read["ffn_down"].T,
     )
+
+
+def read_weight(file: GGUF, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Read a tensor as float32, having seen that its shape is right and its numbers are finite.
+
+    Raises
+    ------
+    ModelError
+        If the tensor is missing, has another shape, or holds NaN or infinity.
+    """
+    weight = file.tensor(name, shape)
+    if not all_finite(weight):
+        raise ModelError(f"The tensor `{name}` of {file.path} is damaged: it holds NaN or infinity")
+    return weight
 
 
 def layer_shapes(config: LlamaConfig) -> dict[str, tuple[int, ...]]:
@@ -355,6 +371,16 @@ def _size(file: GGUF, name: str, default: int | None = None) -> int:
     return number
 
 
+def _constant(file: GGUF, name: str, default: float | None = None) -> float:
+    key = f"llama.{name}"
+    number = file.value(key, float, default)
+    if not 0 < number < np.inf:  # NaN is neither
+        raise ModelError(
+            f"The metadata key `{key}` of {file.path} should be finite and above 0; it is {number}"
+        )
+    return number
+
+
 def _rope_factors(file: GGUF, pairs: int) -> tuple[float, ...] | None:  # -> (pairs,)
     """Return what each pair's angle is divided by, or None where nothing is asked for.
 
@@ -365,7 +391,8 @@ def _rope_factors(file: GGUF, pairs: int) -> tuple[float, ...] | None:  # -> (pa
     kind = file.value("llama.rope.scaling.type", str, "linear")
     if kind not in ("none", "linear"):
         raise ModelError(
-            f"{file.path} asks for `llama.rope.scaling.type` = {kind}, which the course lacks"
+            f"{file.path} asks for `llama.rope.scaling.type` = {shown(kind)}, "
+            "which the course lacks"
         )
     older = file.value("llama.rope.scale_linear", float, 0.0)
     factor = file.value("llama.rope.scaling.factor", float, older)
@@ -377,7 +404,9 @@ def _rope_factors(file: GGUF, pairs: int) -> tuple[float, ...] | None:  # -> (pa
         factors = np.full(pairs, factor)
     else:
         return None
-    if not (np.isfinite(factors).all() and factors.min() > 0):
+    with np.errstate(over="ignore", under="ignore"):  # in float32 they are used
+        fit = factors.astype(np.float32)
+    if not (np.isfinite(fit).all() and fit.min() > 0):
         raise ModelError(
             f"The factors of the rotary positions in {file.path} should be finite and above 0; "
             f"they run from {factors.min()} to {factors.max()}"
@@ -415,17 +444,33 @@ def _refuse_unknown_metadata(file: GGUF, config: LlamaConfig) -> None:
         found = file.metadata.get(f"llama.{name}")
         if found is not None and found not in values:
             raise ModelError(
-                f"{file.path} asks for `llama.{name}` = {found}, which the course lacks"
+                f"{file.path} asks for `llama.{name}` = {shown(found)}, which the course lacks"
             )
 
 
 def _refuse_unknown_tensors(file: GGUF, config: LlamaConfig) -> None:
     """Refuse tensors that the engine would not use: biases, experts."""
     names = "|".join(layer_shapes(config))
-    known = re.compile(rf"(token_embd|output_norm|output|rope_freqs|blk\.(\d+)\.({names}))\.weight")
+    layer = r"blk\.(0|[1-9][0-9]{0,8})"
+    known = re.compile(rf"(token_embd|output_norm|output|rope_freqs|{layer}\.({names}))\.weight")
     found = {name: known.fullmatch(name) for name in file.tensors}
     unknown = [n for n, match in found.items() if not match or int(match[2] or 0) >= config.L]
     if unknown:
         raise ModelError(
-            f"{file.path} holds the tensor {unknown[0]!r}, which the engine has no place for"
+            f"{file.path} holds the tensor '{shown(unknown[0])}', which the engine has no place for"
         )
+
+
+def _refuse_missing_tensors(file: GGUF, config: LlamaConfig) -> None:
+    """Refuse a file that lacks a weight, or has it in another shape, before any is read.
+
+    A damaged number of layers ends here, at the first layer that is not there.
+    """
+    file.info("token_embd.weight", (config.vocabulary, config.d))
+    file.info("output_norm.weight", (config.d,))
+    if "output.weight" in file.tensors:
+        file.info("output.weight", (config.vocabulary, config.d))
+    shapes = layer_shapes(config)
+    for index in range(config.L):
+        for name, shape in shapes.items():
+            file.info(f"blk.{index}.{name}.weight", shape)

@@ -7,7 +7,7 @@ is no token is written as its UTF-8 bytes, each of them a token such as `<0x0A>`
 `tokenizers` does the work.
 """
 
-from lib.engine.gguf import GGUF
+from lib.engine.gguf import GGUF, shown
 from lib.engine.vocabulary import (
     BYTE,
     NORMAL,
@@ -69,7 +69,10 @@ def _scores(file: GGUF, vocabulary: Vocabulary) -> dict[str, float]:
         raise ModelError(
             f"{file.path} lists {len(vocabulary.tokens)} tokens and {len(scores)} scores"
         )
-    return {vocabulary.tokens[token]: scores[token] for token in vocabulary.of_type(NORMAL)}
+    found = {vocabulary.tokens[token]: scores[token] for token in vocabulary.of_type(NORMAL)}
+    if any(score != score for score in found.values()):
+        raise ModelError(f"The scores of the tokens of {file.path} should be numbers; one is NaN")
+    return found
 
 
 def _merges(scores: dict[str, float]) -> list[tuple[str, str]]:
@@ -102,11 +105,11 @@ def _check_alphabet(file: GGUF, vocabulary: Vocabulary, ids: dict[str, int]) -> 
     for text, kind in wanted.items():
         if text not in ids or vocabulary.types[ids[text]] != kind:
             raise ModelError(f"The tokenizer of {file.path} lacks the token `{text}`")
-    for token in vocabulary.of_type(BYTE):
-        if wanted.get(vocabulary.tokens[token]) != BYTE:
+    for text in (vocabulary.tokens[token] for token in vocabulary.of_type(BYTE)):
+        if wanted.get(text) != BYTE:
             raise ModelError(
-                f"The tokenizer of {file.path} has the token {vocabulary.tokens[token]!r} as a "
-                "byte; a byte is spelled like `<0x0A>`"
+                f"The tokenizer of {file.path} has the token '{shown(text)}' as a byte; "
+                "a byte is spelled like `<0x0A>`"
             )
 
 

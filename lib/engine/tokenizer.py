@@ -9,7 +9,7 @@ import codecs
 from collections.abc import Iterable, Iterator
 
 from lib.engine.bpe import build_bpe
-from lib.engine.gguf import GGUF
+from lib.engine.gguf import GGUF, shown
 from lib.engine.sentencepiece import build_sentencepiece
 from lib.engine.vocabulary import CONTROL, UNKNOWN, USER_DEFINED, read_vocabulary
 from lib.errors import CourseError, ModelError
@@ -207,7 +207,7 @@ class Tokenizer:
         if token is not None and not (type(token) is int and 0 <= token < len(self.tokens)):
             raise ModelError(
                 f"The metadata key `{key}` of {file.path} should be a token, "
-                f"0 to {len(self.tokens) - 1}; it is {token!r}"
+                f"0 to {len(self.tokens) - 1}; it is {shown(token)}"
             )
         return token
 
@@ -216,8 +216,8 @@ def _kind(file: GGUF):
     name = file.value("tokenizer.ggml.model", str)
     if name not in _BUILD:
         raise ModelError(
-            f"The tokenizer of {file.path} is of the kind `{name}`; byte-level BPE, `gpt2`, and "
-            "SentencePiece's BPE, `llama`, are those that the course runs"
+            f"The tokenizer of {file.path} is of the kind `{shown(name)}`; byte-level BPE, `gpt2`, "
+            "and SentencePiece's BPE, `llama`, are those that the course runs"
         )
     return _BUILD[name]
 

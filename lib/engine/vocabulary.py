@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lib.engine.gguf import GGUF
+from lib.engine.gguf import GGUF, shown
 from lib.errors import ModelError
 
 if TYPE_CHECKING:
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # Token types of the GGUF file, those of sentencepiece's model files.
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
+# Characters of a token. Known vocabularies have some 130 spaces at most; work grows as the square.
+_LONGEST = 1024
 
 
 @dataclass(frozen=True)
@@ -49,13 +51,34 @@ def read_vocabulary(file: GGUF) -> Vocabulary:
     Raises
     ------
     ModelError
-        If the file lists no tokens, or not as many types.
+        If the file lists no tokens, one token twice, one of more than 1024 characters, or not as
+        many types as tokens. Several may be empty: some files leave places free like that.
     """
     tokens = file.array("tokenizer.ggml.tokens", str)
     types = file.array("tokenizer.ggml.token_type", int, [NORMAL] * len(tokens))
     if len(types) != len(tokens):
         raise ModelError(f"{file.path} lists {len(tokens)} tokens and {len(types)} token types")
+    if not tokens:
+        raise ModelError(f"{file.path} lists no tokens")
+    _check_tokens(file.path, tokens)
     return Vocabulary(file.path, tokens, types)
+
+
+def _check_tokens(path: Path, tokens: list[str]) -> None:
+    longest = max(tokens, key=len)
+    if len(longest) > _LONGEST:
+        raise ModelError(
+            f"A token of {path} should have at most {_LONGEST} characters; one has {len(longest):,}"
+        )
+    seen = {}
+    if len(set(tokens)) == len(tokens):  # the quick way for whole files
+        return
+    for token, text in enumerate(tokens):
+        if text and text in seen:
+            raise ModelError(
+                f"{path} lists the token '{shown(text)}' twice, as {seen[text]} and {token}"
+            )
+        seen[text] = token
 
 
 def add_special_tokens(encoder: "tokenizers.Tokenizer", vocabulary: Vocabulary) -> None:
