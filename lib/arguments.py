@@ -90,14 +90,18 @@ def all_finite(X):
 
 def positive(name, value, *, zero=False):
     """Return ``value`` as a float if it is finite and above zero (or zero, where allowed)."""
-    number = value if isinstance(value, (int, float, np.number)) else None
-    if number is None or isinstance(value, bool) or not np.isfinite(number):
+    real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    try:
+        number = float(value) if real else math.nan
+    except OverflowError:  # a whole number that no float can hold
+        number = math.inf
+    if not math.isfinite(number):
         raise CourseError(f"{name} should be a finite number; it is {value!r}")
     if number < 0 or (number == 0 and not zero):
         raise CourseError(
             f"{name} should be {'at least' if zero else 'above'} zero; it is {value!r}"
         )
-    return float(number)
+    return number
 
 
 def _numbers(name, value):

@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from lib import reference
-from lib.arguments import as_float32, as_weight, check_result
+from lib.arguments import all_finite, as_float32, as_weight, check_result
 from lib.errors import CourseError
 from lib.jit import NUMBA, elementwise
 
@@ -130,6 +130,8 @@ def swiglu(X, W_gate, W_up, W_down):
 
 
 def _activate(X, name):
+    if name == "relu" and not all_finite(X):
+        return X  # ReLU alone would make −∞ a number, and a damaged weight go unseen
     if not NUMBA:
         return reference.ACTIVATIONS[name](X).astype(np.float32)
     with np.errstate(over="ignore"):  # e^−x may be ∞ on the way to the right limit, x/∞ = 0

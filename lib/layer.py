@@ -4,11 +4,12 @@ The same two steps three times, each a small change of the last: alone (`two_ste
 what entered it (`residual_layer`), and with a norm in front of each (`layer`), as models have it.
 """
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
 
-from lib.arguments import as_float32
+from lib.arguments import as_float32, check_result
 from lib.attention import attend_causal
 from lib.errors import CourseError
 from lib.ffn import ACTIVATIONS, ffn
@@ -156,3 +157,21 @@ def layer(X, w):
 
 def _tokens(X, w):
     return as_float32("X", X, ("n", w.d))
+
+
+# --- What leaves float32 is said in words; the functions above stay as the chapters show them ---
+
+
+def _checked(step):
+    """Let a step raise a CourseError where NumPy would warn and go on with infinity."""
+
+    @functools.wraps(step)
+    def checked(X, w):
+        with np.errstate(over="ignore", invalid="ignore"):
+            return check_result(step(X, w))
+
+    return checked
+
+
+attention_step, ffn_step = _checked(attention_step), _checked(ffn_step)
+two_steps, residual_layer, layer = map(_checked, (two_steps, residual_layer, layer))

@@ -7,7 +7,7 @@ leaves out the mean. Sums run in float64: squares of float32 numbers cannot over
 import numpy as np
 
 from lib import reference
-from lib.arguments import as_float32, positive
+from lib.arguments import as_float32, check_result, positive
 from lib.jit import NUMBA, kernel
 
 
@@ -58,15 +58,16 @@ def layer_norm(X, gain, bias, eps=1e-5):
     Raises
     ------
     CourseError
-        A shape that does not match, NaN or infinity, an eps that is not above zero.
+        A shape that does not match, NaN or infinity, an eps that is not above zero, a result
+        beyond float32.
     """
     X, gain, eps = _checked(X, gain, eps)
     bias = as_float32("bias", bias, (X.shape[-1],))
     if not NUMBA:
-        return reference.layer_norm(X, gain, bias, eps).astype(np.float32)
+        return _as_result(reference.layer_norm(X, gain, bias, eps))
     out = np.empty_like(X)
     _layer_norm(_rows(X), gain, bias, eps, _rows(out))
-    return out
+    return check_result(out)
 
 
 def rms_norm(X, gain, eps=1e-5):
@@ -86,19 +87,25 @@ def rms_norm(X, gain, eps=1e-5):
     Raises
     ------
     CourseError
-        A shape that does not match, NaN or infinity, an eps that is not above zero.
+        A shape that does not match, NaN or infinity, an eps that is not above zero, a result
+        beyond float32.
     """
     X, gain, eps = _checked(X, gain, eps)
     if not NUMBA:
-        return reference.rms_norm(X, gain, eps).astype(np.float32)
+        return _as_result(reference.rms_norm(X, gain, eps))
     out = np.empty_like(X)
     _rms_norm(_rows(X), gain, eps, _rows(out))
-    return out
+    return check_result(out)
 
 
 def _checked(X, gain, eps):
     X = as_float32("X", X, ("…", "d"))
     return X, as_float32("gain", gain, (X.shape[-1],)), positive("eps", eps)
+
+
+def _as_result(X):
+    with np.errstate(over="ignore"):  # check_result reports, in words
+        return check_result(X.astype(np.float32))
 
 
 def _rows(X):

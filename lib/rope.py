@@ -7,7 +7,7 @@ their positions alone.
 import numpy as np
 
 from lib import reference
-from lib.arguments import as_float32, positive
+from lib.arguments import as_float32, check_result, positive
 from lib.errors import CourseError
 from lib.jit import NUMBA, kernel
 
@@ -54,7 +54,7 @@ def rope(X, positions, base=10000.0, pairing="interleaved", factors=None):
     ------
     CourseError
         An odd width, positions that are not counting numbers, an unknown pairing, factors
-        that are not above zero, NaN or infinity.
+        that are not above zero, NaN or infinity, angles or a result beyond the range of numbers.
     """
     X = as_float32("X", X, ("n", "d_head") if np.ndim(X) < 3 else ("…", "n", "H", "d_head"))
     positions = _positions(positions, len(X))
@@ -66,14 +66,16 @@ def rope(X, positions, base=10000.0, pairing="interleaved", factors=None):
     if pairing not in steps:
         raise CourseError(f"pairing should be interleaved or halves; it is {pairing!r}")
     factors = 1.0 if factors is None else _factors(factors, d_head // 2)
+    angles = _angles(positions, d_head, base, factors)
     if not NUMBA:
-        return reference.rope(X, positions, base, pairing, factors).astype(np.float32)
-    angles = reference.rope_angles(positions, d_head, base, factors)
+        with np.errstate(over="ignore"):  # check_result reports, in words
+            out = reference.rope(X, positions, base, pairing, factors).astype(np.float32)
+        return check_result(out)
     cos, sin = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
     out = np.empty_like(X)
     heads = (len(X), -1, d_head)
     _rotate(X.reshape(heads), cos, sin, *steps[pairing], out.reshape(heads))
-    return out
+    return check_result(out)
 
 
 def _positions(positions, n):
@@ -84,6 +86,16 @@ def _positions(positions, n):
             f"they are {positions.tolist()!r}"
         )
     return positions
+
+
+def _angles(positions, d_head, base, factors):
+    with np.errstate(over="ignore"):
+        angles = reference.rope_angles(positions, d_head, base, factors)
+    if not np.isfinite(angles).all():
+        raise CourseError(
+            f"base and factors should give finite angles; base is {base!r}, one is infinite"
+        )
+    return angles
 
 
 def _factors(factors, pairs):

@@ -119,7 +119,7 @@ def _pack_nibbles(blocks, out):  # (rows, blocks, 18 or 20)
     if blocks.shape[-1] == 20:
         m.view(np.uint16)[...] = halves[..., 1]
     else:
-        with np.errstate(over="ignore"):  # what overflows is refused below
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
             m.view(np.float16)[...] = d.view(np.float16) * np.float16(-8)
     _check_scales(d, m)
     # Words of 4 bytes: row r's word v becomes word r of vector v.
@@ -159,8 +159,11 @@ def quantise(W: np.ndarray) -> np.ndarray:  # (rows, columns) -> (rows, blocks, 
     blocks[:, :columns] = W
     blocks = blocks.reshape(rows, -1, BLOCK)
     d = np.abs(blocks).max(axis=2, keepdims=True) / np.float32(127)
-    q = np.rint(blocks / np.where(d == 0, 1, d)).astype(np.int8)
-    return np.concatenate([d.astype(np.float16).view(np.uint8), q.view(np.uint8)], axis=2)
+    with np.errstate(over="ignore", invalid="ignore"):  # an infinite scale is refused by `pack`
+        halves = d.astype(np.float16)
+        # A scale that rounds to 0 makes the block zeros, whatever q; w / d would not fit into it.
+        q = np.rint(blocks / np.where(halves == 0, np.inf, d)).astype(np.int8)
+    return np.concatenate([halves.view(np.uint8), q.view(np.uint8)], axis=2)
 
 
 def unpack_rows(packed: Packed, indices: np.ndarray) -> np.ndarray:  # (n,) -> (n, columns)

@@ -63,6 +63,10 @@ def probabilities(
     return p / p.sum()
 
 
+# Far differences over a tiny temperature may be infinite on the way to the right limit, -1000.
+probabilities = np.errstate(over="ignore")(probabilities)
+
+
 def sample(
     logits: np.ndarray,
     temperature: float = 1.0,
