@@ -464,7 +464,7 @@ def test_the_bytes_of_a_peer_are_its_file_once_for_a_pass_and_its_cache(monkeypa
         class tensors:
             infos = {"token_embd.weight": Info(100), "blk.0.attn_q.weight": Info(40)}  # noqa: RUF012
 
-    monkeypatch.setattr("lib.engine.llama.read_config", lambda file: CONFIG)
+    monkeypatch.setattr("lib.engine.config.read_config", lambda file: CONFIG)
     answer = {"passes": 3, "cached": 10}
     assert roofline._bytes(answer, File) == 3 * 140 + 2 * 2 * 2 * 3 * 10 * 2
     File.tensors.infos["output.weight"] = Info(7)  # then the embedding is only looked up

@@ -63,7 +63,7 @@ def _bytes(answer: Answer, file: GGUF | None) -> int:
     """Return the bytes that a turn had to read."""
     if "bytes" in answer:
         return answer["bytes"]
-    from lib.engine.llama import read_config
+    from lib.engine.config import read_config
 
     cache = work.cache_bytes(read_config(file), answer["cached"], HALF)
     return answer["passes"] * work.file_bytes(file) + cache

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lib.engine.config import LlamaConfig
     from lib.engine.gguf import GGUF
-    from lib.engine.llama import LlamaConfig
 
 
 def weights_of_layer(config: LlamaConfig) -> int:

@@ -63,16 +63,20 @@ class Cache:
     Raises
     ------
     CourseError
-        If there is room for no token at all.
+        If there is room for no token at all, or no memory for as many.
     """
 
     def __init__(self, L: int, H_kv: int, capacity: int, d_head: int):
         if capacity < 1:
             raise CourseError(f"capacity should be at least 1 token; it is {capacity}")
         shape = (H_kv, capacity, d_head)
-        self.layers = [
-            LayerCache(np.zeros(shape, np.float32), np.zeros(shape, np.float32)) for _ in range(L)
-        ]
+        try:
+            self.layers = [
+                LayerCache(np.zeros(shape, np.float32), np.zeros(shape, np.float32))
+                for _ in range(L)
+            ]
+        except (MemoryError, ValueError):  # a damaged file may claim any context
+            raise CourseError(f"capacity should fit into memory; it is {capacity} tokens") from None
         self.capacity = capacity
         self.n = 0
 

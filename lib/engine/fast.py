@@ -5,29 +5,21 @@ file's 8 and 4 bits, `lib.engine.kernels` runs them, and a team of threads share
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 
 from lib.engine import kernels, quant
 from lib.engine.cache import GrowingCache
-from lib.engine.gguf import GGUF
-from lib.engine.llama import (
-    LlamaConfig,
-    check_tokens,
-    layer_shapes,
-    open_model,
-    read_tokenizer,
-)
+from lib.engine.config import LlamaConfig, check_tokens
+from lib.engine.layout import head_of, places_of, read_parts, round_up
 from lib.engine.simd import HALVES
 from lib.engine.team import Team
-from lib.errors import CourseError, ModelError
+from lib.errors import CourseError
 from lib.jit import is_kept
 from lib.reference import rope_angles
 
 CHUNK = 256  # tokens that go through the layers together, so that weights are read once for all
-MATRICES = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
 
 
 class FastLlama:
@@ -42,7 +34,7 @@ class FastLlama:
         Memory that the weights take up.
     """
 
-    def __init__(self, config, tokenizer, weights, packed, team, cache_type):
+    def __init__(self, config, tokenizer, weights, packed, team, cache_type=None):
         self.config = config
         self.tokenizer = tokenizer
         self.threads = team.threads
@@ -50,7 +42,7 @@ class FastLlama:
         self._weights = weights
         self._packed = packed  # name -> Packed
         self._team = team
-        self._cache_type = cache_type
+        self._cache_type = _cache_type(cache_type)
         self._turns = (np.empty((0, config.d_head // 2)),) * 2
         self._sizes = kernels.Sizes(
             config.d, config.H, config.H_kv, config.d_head, config.d_ff, config.eps
@@ -65,7 +57,7 @@ class FastLlama:
 
     def bytes_per_token(self, n: int = 0) -> int:
         """Return the bytes that are read for one token after n others: weights and cache."""
-        c, head = self.config, _head_of(self._packed)
+        c, head = self.config, head_of(self._packed)
         weights = sum(p.nbytes for name, p in self._packed.items() if "blk" in name or name == head)
         one = 2 * c.L * c.H_kv * c.d_head * (4 if self._cache_type == "float32" else 2)
         return weights + self._weights.gains.nbytes + n * one
@@ -129,7 +121,7 @@ class FastLlama:
         return np.concatenate(parts, axis=1)
 
     def _pass(self, tokens, cache, heads):  # (n,) -> (heads, vocabulary)
-        width = quant.GROUP * self._packed[_head_of(self._packed)].groups
+        width = quant.GROUP * self._packed[head_of(self._packed)].groups
         logits = np.empty(heads * width, np.float32)
         with self._team.turn:
             self._enter(tokens, cache)
@@ -208,11 +200,8 @@ def load_fast(
     """
     team = Team(threads)
     cache_type = _cache_type(cache_type)
-    file, config = open_model(path)
-    with ThreadPoolExecutor(1) as pool:  # both take a third of a second
-        tokenizer = pool.submit(read_tokenizer, file, config)
-        weights, packed = read_weights(file, config, other, team.threads, progress)
-    return FastLlama(config, tokenizer.result(), weights, packed, team, cache_type)
+    parts = read_parts(path, team.threads, other, progress)
+    return FastLlama(*parts, team, cache_type)
 
 
 def _cache_type(name):
@@ -224,114 +213,20 @@ def _cache_type(name):
     return name
 
 
-def read_weights(
-    file: GGUF,
-    config: LlamaConfig,
-    other: str = "float32",
-    threads: int = 1,
-    progress: Callable[[int, int], None] | None = None,
-) -> tuple[kernels.Weights, dict[str, quant.Packed]]:
-    """Lay all weights of a file out in one array, in the order in which a token reads them."""
-    shapes = layer_shapes(config)
-    table = {"token_embd.weight": (config.vocabulary, config.d)}
-    if "output.weight" in file.tensors:
-        table["output.weight"] = table["token_embd.weight"]
-    layers = [
-        (f"blk.{layer}.{name}.weight", shapes[name])
-        for layer in range(config.L)
-        for name in MATRICES
-    ]
-    table = dict(layers) | table
-    infos = {name: file.info(name, shape) for name, shape in table.items()}
-    kinds = {name: quant.kind_of(info.type, other) for name, info in infos.items()}
-    places = {name: quant.layout(kinds[name], *shape) for name, shape in table.items()}
-    ends = np.cumsum([np.prod(place) for place in places.values()])
-    arena = _aligned(int(ends[-1]))
-    starts = dict(zip(table, [0, *ends.tolist()], strict=False))
-    packed, done = {}, 0
-
-    def fill(name):
-        info, at, place = infos[name], starts[name], places[name]
-        out = arena[at : at + np.prod(place)].reshape(place)
-        try:
-            source = info.data if info.type in quant.AS_THEY_LIE else file.tensors[name]
-            return quant.pack(source, info.type, *info.shape, kinds[name], out)
-        except ModelError:
-            raise
-        except CourseError as error:
-            raise ModelError(f"The tensor `{name}` of {file.path} is damaged: {error}") from None
-
-    with ThreadPoolExecutor(threads) as pool:
-        for name, matrix in zip(table, pool.map(fill, table), strict=True):
-            packed[name] = matrix
-            done += matrix.nbytes
-            if progress:
-                progress(done, arena.nbytes)
-    return kernels.Weights(
-        arena, _where(packed, starts, config, threads), _gains(file, config)
-    ), packed
-
-
-def _where(packed, starts, config, threads):  # -> (L + 1, 7, 9) int64
-    """Say for each matrix of each layer, and for the head in the row behind them, where it lies."""
-    place, _ = _places(config)
-    where = np.zeros((config.L + 1, len(MATRICES), 9), np.int64)
-
-    def entry(name, to=0, onto=False, in_layer=True):
-        p = packed[name]
-        group_bytes = p.data[0].nbytes
-        # Large pieces, since memory takes time to get going; two a thread, should one be held up.
-        # Of a head, which is 50 times as large, more.
-        step = -(-p.groups // ((8 if in_layer else 64) * threads))
-        return p.kind, starts[name], p.groups, p.columns, to, group_bytes, step, 4, onto
-
-    for layer in range(config.L):
-        for m, name in enumerate(MATRICES):
-            onto = name in ("attn_output", "ffn_down")  # added to what enters: the residual stream
-            where[layer, m] = entry(f"blk.{layer}.{name}.weight", place.get(name, 0), onto)
-    head = _head_of(packed)
-    where[config.L, 0] = entry(head, in_layer=False)
-    if packed[head].kind == quant.BYTES:
-        where[config.L, 0, 0] = kernels.BYTES_HEAD
-    return where
-
-
-def _head_of(packed):
-    """Return the name of the head's matrix: the embedding, where a file has no other."""
-    return "output.weight" if "output.weight" in packed else "token_embd.weight"
-
-
-def _gains(file, config):  # -> ((2 L + 1) · width,)
-    names = [f"blk.{layer}.{n}_norm.weight" for layer in range(config.L) for n in ("attn", "ffn")]
-    gains = np.zeros((len(names) + 1, _up(config.d, 64)), np.float32)
-    for gain, name in zip(gains, [*names, "output_norm.weight"], strict=True):
-        gain[: config.d] = file.tensor(name, (config.d,))
-    if not np.isfinite(gains).all():
-        raise ModelError(f"The gains of the norms in {file.path} should be finite")
-    return gains.ravel()
-
-
-def _places(config):
-    """Return where each matrix writes its result, and the widths of the two common rows."""
-    q, kv = _up(config.H * config.d_head, 64), _up(config.H_kv * config.d_head, 64)
-    half = _up(config.d_ff, 64)
-    return {"attn_k": q, "attn_v": q + kv, "ffn_up": half}, (q + 2 * kv, 2 * half)
-
-
 def new_state(config: LlamaConfig, tokens: int, threads: int) -> kernels.State:
     """Return what a pass over some tokens writes to."""
-    _, (qkv, gates) = _places(config)
+    _, (qkv, gates) = places_of(config)
     floats = lambda n: np.zeros(n, np.float32)  # noqa: E731
 
     def rows(columns):
-        width = _up(columns, 64)
+        width = round_up(columns, 64)
         blocks = tokens * width // 32
         q = np.zeros(tokens * width, np.int8)
         return kernels.Activations(floats(tokens * width), q, floats(blocks), floats(blocks), width)
 
     half = tokens * config.d_head // 2
     return kernels.State(
-        X=floats(tokens * _up(config.d, 64)),
+        X=floats(tokens * round_up(config.d, 64)),
         normed=rows(config.d),
         mixed=rows(config.H * config.d_head),
         hidden=rows(config.d_ff),
@@ -339,7 +234,7 @@ def new_state(config: LlamaConfig, tokens: int, threads: int) -> kernels.State:
         gates=floats(tokens * gates),
         cos=floats(half),
         sin=floats(half),
-        scratch=floats(threads * kernels.SCRATCH * (_up(config.d_head, 16) + kernels.KEYS)),
+        scratch=floats(threads * kernels.SCRATCH * (round_up(config.d_head, 16) + kernels.KEYS)),
         qkv_width=qkv,
         gates_width=gates,
     )
@@ -348,13 +243,3 @@ def new_state(config: LlamaConfig, tokens: int, threads: int) -> kernels.State:
 def _chunks(tokens):
     for at in range(0, len(tokens), CHUNK):
         yield tokens[at : at + CHUNK], at + CHUNK >= len(tokens)
-
-
-def _aligned(size):  # -> (size,) uint8, beginning at a multiple of 64 bytes
-    found = np.empty(size + 64, np.uint8)
-    start = -found.ctypes.data % 64
-    return found[start : start + size]
-
-
-def _up(n, step):
-    return -(-n // step) * step

@@ -22,6 +22,7 @@ from collections import namedtuple
 
 import numpy as np
 
+from lib.engine.layout import BYTES_HEAD
 from lib.engine.quant import BYTES, FLOATS, NIBBLES, UNIT
 from lib.engine.simd import (
     atomic_add,
@@ -62,9 +63,6 @@ from lib.engine.simd import (
 )
 from lib.jit import vector_kernel
 
-# Beside FLOATS, NIBBLES and BYTES: a head in bytes that meets vectors in float32, since rounding
-# them would show in the logits at once, and memory sets its pace in any case.
-BYTES_HEAD = 3
 # Bytes of 16 rows: of one column of floats, of a block of 32 columns of 4 or of 8 bits.
 COLUMN, NIBBLE_BLOCK, BYTE_BLOCK = UNIT[FLOATS], UNIT[NIBBLES], UNIT[BYTES]
 
@@ -84,10 +82,6 @@ SLOTS = 35  # counters of a layer, five for each matrix
 # Vectors of some tokens, `width` numbers apart: as floats, and in blocks of 32 as whole numbers
 # `q` with a scale; `sum` is the sum of a block of q · scale.
 Activations = namedtuple("Activations", "x q scale sum width")
-# All weights in one array of bytes; where[layer, matrix] = kind, first byte, groups of 16 rows,
-# columns, place in the output, bytes of a group, a quarter of the groups in a piece, 4, whether
-# the product is added to what is there; gains (2 L + 1, width).
-Weights = namedtuple("Weights", "arena where gains")
 # What a pass writes to: for each token X (d), q k v side by side (qkv), gate and up side by side
 # (gates); the activations that enter the matrices; rotations (tokens, d_head / 2); scratch.
 State = namedtuple("State", "X normed mixed hidden qkv gates cos sin scratch qkv_width gates_width")
@@ -139,7 +133,9 @@ def norm(X, at, sizes, gains, gain, rows, t):  # X[at], gains[gain] -> rows[t]
     squares = zeros()
     for i in range(at * rows.width, (at + 1) * rows.width, 16):
         squares = fma(load(X, i), load(X, i), squares)
-    r = spread(1.0 / math.sqrt(total(squares) / sizes.d + sizes.eps))
+    sum_of = total(squares)
+    # Squares that leave float32 must not make zeros of a vector: ∞ − ∞ is NaN, and shows.
+    r = spread(1.0 / math.sqrt(sum_of / sizes.d + sizes.eps) + (sum_of - sum_of))
     for i in range(0, rows.width, 16):
         x = load(X, at * rows.width + i) * r * load(gains, gain * rows.width + i)
         store(rows.x, t * rows.width + i, x)

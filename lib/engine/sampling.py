@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lib.attention import softmax
 from lib.errors import CourseError
 
 if TYPE_CHECKING:
@@ -53,6 +52,8 @@ def probabilities(
     # Differences to the largest, since only they matter. Below -1000 the probability is 0 in any
     # case, and a tiny temperature would overflow float32.
     scaled = np.maximum((logits - logits.max()) / temperature, -1000.0)
+    from lib.attention import softmax  # here: options are checked before Numba is imported
+
     p = softmax(scaled.astype(np.float32)).astype(np.float64)
     order = np.argsort(-p, kind="stable")  # most likely first
     p[order[len(p) if top_k is None else top_k :]] = 0.0

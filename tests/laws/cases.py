@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lib.errors import CourseError
 
-VARIABLE, DEFAULT = "LAWS_EXAMPLES", 25
+VARIABLE, DEFAULT = "LAWS_EXAMPLES", 12
 EXAMPLES = int(os.environ.get(VARIABLE, DEFAULT))
 COMPILED = os.environ.get("NUMBA_DISABLE_JIT", "0") == "0"
 in_float64 = pytest.mark.skipif(

@@ -389,7 +389,6 @@ def test_damage_is_said_in_words_when_a_model_is_read(load, model):
     )
 
 
-@pytest.mark.xfail(strict=True, reason="squares overflow in the norm of kernels.py: zeros come out")
 def test_vectors_whose_squares_leave_float32():
     model = Facts(L=1, d=3, H=2, H_kv=1, d_head=4, d_ff=5, untied=True, embedded=1e20)
     found, right = run(fast, model, [5]), run(plain, model, [5])
