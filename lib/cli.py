@@ -9,6 +9,8 @@ Codes: 0 done; 1 the run itself failed; 2 the input was wrong; 130 ended by Ctrl
 
 from __future__ import annotations
 
+import gc
+import importlib.util
 import math
 import os
 import subprocess
@@ -16,7 +18,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -109,6 +110,8 @@ def _course(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     if version:
+        from importlib import metadata
+
         print(f"course {metadata.version('left-context')}")
         raise typer.Exit
     if context.invoked_subcommand is None:
@@ -583,22 +586,37 @@ def _is_utf8(text: str) -> bool:
 
 def _load(path: Path | None, threads: int | None, plain: bool) -> Llama | FastLlama:
     """Read the model; the first use of the fast engine ever compiles it, which is said."""
-    from lib.jit import NUMBA
-
-    if plain or not NUMBA:
-        from lib.engine.llama import load_model
-
-        with _spinner("loading the model"):
-            return load_model(path)
-    from lib.engine.fast import is_compiled, load_fast
-
     with _spinner("loading the model") as status:
+        if plain or importlib.util.find_spec("numba") is None:
+            from lib.engine.llama import load_model
+
+            return load_model(path)
         show = None if status is None else partial(_show_bytes, status)
-        llama = load_fast(path, threads, progress=show)
-    if not is_compiled():
+        llama, is_compiled = _load_fast(path, threads, show)
+    if not is_compiled:
         words = "compiling the engine; this first use takes about half a minute"
         _console(stderr=True).print(f"course: {words}")
     return llama
+
+
+def _load_fast(path: Path | None, threads: int | None, show) -> tuple[FastLlama, bool]:
+    """Read the file while Numba is imported. What both make is no garbage: none is looked for."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from lib.engine.layout import read_parts
+    from lib.engine.team import Team
+
+    team = Team(threads)
+    gc.disable()
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            parts = pool.submit(read_parts, path, team.threads, progress=show)
+            from lib.engine.fast import FastLlama, is_compiled
+
+            return FastLlama(*parts.result(), team), is_compiled()
+    finally:
+        gc.freeze()  # nor at the end of the program, which would take half a second
+        gc.enable()
 
 
 def _show_bytes(status, done: int, total: int) -> None:
@@ -622,6 +640,78 @@ def _show_prompt(prompt: str) -> None:
     console = _console(stderr=True)
     if console.is_terminal and sys.stdout.isatty():
         console.print(prompt, style="dim", end="", soft_wrap=True)
+
+
+# --- course lite ---------------------------------------------------------------------------------
+
+
+@app.command()
+def lite(
+    out: Annotated[Path, typer.Option(help="The folder to write.")] = Path("build/lite"),
+    pyodide: Annotated[
+        Path | None, typer.Option(help="A folder with Pyodide, where its public address is none.")
+    ] = None,
+    port: Annotated[int, typer.Option(help="Where to serve; 0 takes a free one.")] = 8000,
+    serve: Annotated[bool, typer.Option(help="Serve what was built, until Ctrl-C.")] = True,
+) -> None:
+    """Build the course for the browser, and serve it on this machine.
+
+    The folder can be put on any web server as it is.
+    """
+    from lib.site import lite as site
+
+    _say_if_no_pyodide(pyodide)
+    with site.server(out, port) if serve else nullcontext() as server:  # a taken port shows first
+        with _progress(site.STEPS) as bar:
+            site.build_lite(out, pyodide, lambda words: (bar.begin(words), bar.advance()))
+        _console().print(f"built: {_short(out)}", soft_wrap=True)
+        if server is not None:
+            address = f"http://127.0.0.1:{server.server_port}/tree/index.html?path=notebooks"
+            _console().print(f"Open {address}; Ctrl-C ends it.", soft_wrap=True)
+            server.serve_forever()
+
+
+def _say_if_no_pyodide(folder: Path | None) -> None:
+    """Say it if Python could not be fetched from this machine; it is needed elsewhere, later."""
+    from lib.site import lite as site
+
+    site.check_installed()
+    if folder is None and (reason := site.out_of_reach(site.public_address())):
+        _say_error(
+            f"Pyodide, the Python of the browser, cannot be reached from here ({reason}); a page "
+            "fetches it when it is opened, so cells run only where there is a network. Or give a "
+            "folder that holds Pyodide: --pyodide DIR"
+        )
+
+
+# --- course site ---------------------------------------------------------------------------------
+
+
+@app.command()
+def site(
+    out: Annotated[Path, typer.Option(help="The folder to write.")] = Path("build/site"),
+    pyodide: Annotated[
+        Path | None, typer.Option(help="A folder with Pyodide, where its public address is none.")
+    ] = None,
+    repository: Annotated[
+        str, typer.Option(help="Address of the repository, for links to files that are no pages.")
+    ] = "",
+) -> None:
+    """Build the course as a site, with JupyterLite beside it.
+
+    The folder can be put on any web server as it is. A link that leads nowhere fails the build.
+    """
+    from lib import notebooks
+    from lib.site import pages
+
+    pages.check_installed()
+    _say_if_no_pyodide(pyodide)
+    with _progress(0) as bar:
+        progress = pages.Progress(bar.of, bar.begin, bar.advance)
+        front = pages.build_site(notebooks.find_root(), out, pyodide, repository, progress)
+    _console().print(f"built: {_short(front)}", soft_wrap=True)
+    look = f"python -m http.server --bind 127.0.0.1 --directory {_short(out)}"
+    _console().print(f"To look at it: {look}", soft_wrap=True)
 
 
 # --- course bench --------------------------------------------------------------------------------

@@ -60,6 +60,8 @@ def vector_kernel(function):
     It adds up in the order written, so that results don't depend on how the work is cut, and
     lets other Python threads run meanwhile.
     """
+    if not NUMBA:
+        return function
     return _compile(numba.njit, function, error_model="numpy", nogil=True)
 
 

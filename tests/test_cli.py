@@ -463,6 +463,7 @@ def test_say_on_a_narrow_terminal_replaces_what_it_lacks(fake, monkeypatch):
     assert raw.getvalue() == b"\xe9?!\n"
 
 
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("engine", [[], ["--plain"]])
 def test_say_with_the_real_model(capsys, engine):
     prompt = "The capital of France is"
@@ -474,6 +475,7 @@ def test_say_with_the_real_model(capsys, engine):
     assert err in ("", compiling)
 
 
+@pytest.mark.usefixtures("compiled")
 def test_say_says_when_it_compiles(capsys, monkeypatch):
     from lib.engine import fast
 
@@ -484,6 +486,7 @@ def test_say_says_when_it_compiles(capsys, monkeypatch):
         assert ("compiling the engine" in capsys.readouterr().err) is not known
 
 
+@pytest.mark.usefixtures("compiled")
 def test_say_refuses_more_than_the_context(capsys):
     assert cli.main(["say", "x", "--tokens", "1000000"]) == 2
     out, err = capsys.readouterr()
@@ -491,6 +494,7 @@ def test_say_refuses_more_than_the_context(capsys):
     assert re.fullmatch(r"course: .*context of 8192 tokens.*\.\n", err)
 
 
+@pytest.mark.usefixtures("compiled")
 @posix_only
 @pytest.mark.parametrize(("how", "code"), [("ctrl-c", 130), ("closed pipe", 0)])
 def test_the_real_command_ends_quietly(how, code):

@@ -112,8 +112,9 @@ def read(path: Path, root: Path) -> Exercise:
 
 
 def _shipped(path: Path, root: Path) -> NotebookNode:
-    number = re.match(r"\d\d(?=_)", path.name)
-    fitting = number and sorted((root / notebooks.SOLUTIONS).glob(f"{number[0]}_*.ipynb"))
+    # A download out of the browser has its folder before its name: exercises_01_ordering.ipynb.
+    number = re.match(r"(?:exercises_)?(\d\d)_", path.name)
+    fitting = number and sorted((root / notebooks.SOLUTIONS).glob(f"{number[1]}_*.ipynb"))
     if not fitting:
         raise CourseError(
             f"{path} cannot be judged: the folder {notebooks.SOLUTIONS} holds no notebook of its "

@@ -72,6 +72,8 @@ def derive(solution: NotebookNode, name: str = "the solution") -> NotebookNode:
         "kernelspec": dict(notebooks.KERNELSPEC),
         "language_info": dict(notebooks.LANGUAGE_INFO),
     }
+    if browser := solution.metadata.get("left_context", {}).get("browser"):
+        metadata["left_context"] = {"browser": browser}  # how far it runs there
     exercise = nbformat.v4.new_notebook(metadata=metadata)
     exercise.cells = [_open(copy.deepcopy(cell), name) for cell in solution.cells]
     return exercise
@@ -98,7 +100,7 @@ def _open(cell: NotebookNode, name: str) -> NotebookNode:
 
 
 def without_solution(source: str, place: str) -> str:
-    """Return the source of a cell with each marked answer replaced by its ``#: `` lines.
+    """Return the source of a cell with each marked answer replaced by its ``#:`` lines.
 
     Parameters
     ----------
@@ -109,7 +111,7 @@ def without_solution(source: str, place: str) -> str:
     Raises
     ------
     CourseError
-        If a marker has no partner, or stands within another pair, or an answer has no ``#: `` line.
+        If a marker has no partner, or stands within another pair, or an answer has no ``#:`` line.
     """
     kept, stub, inside = [], [], False
     for line in source.split("\n"):

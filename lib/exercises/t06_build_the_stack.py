@@ -6,10 +6,12 @@ from unittest import mock
 import numpy as np
 
 from lib import reference
+from lib.errors import ModelError
 from lib.exercises import building
 from lib.exercises.building import Building, Given, Rung, numbers
 from lib.exercises.judging import Malformed, Task, Unanswered, Wrong
 from lib.exercises.t04_build_attention import LAST_QUERIES, LN2, LN3, array
+from lib.lab.installed import NoModel, reason
 
 PROMPT = "Once upon a time"
 NEW_TOKENS = 6
@@ -179,12 +181,15 @@ def model():
 
     Raises
     ------
-    ModelError
+    NoModel
         The model is not installed; the message says how to get it.
     """
     from lib.engine.llama import load_model
 
-    return load_model()
+    try:
+        return load_model()
+    except ModelError as mistake:
+        raise NoModel(reason(mistake)) from None
 
 
 class InTheModel:

@@ -93,7 +93,7 @@ class Kernel:
             function(*arguments)
             return bool(function.nopython_signatures)
 
-        of_numba = NUMBA and type(function) is type(attention._attend)
+        of_numba = _compiles() and type(function) is type(attention._attend)
         return self.judge_parts(source, partial(counted, source), compiled if of_numba else None)
 
     def malformed(self, kind):
@@ -119,6 +119,7 @@ class Kernel:
         return (
             f"Right values, with {tally.done['multiply-adds']} multiply-adds and "
             f"{tally.done['exponentials']} exponentials on {self.sizes}."
+            + ("" if NUMBA else " Numba is not here, so it was not compiled.")
         )
 
     def _buffers(self, inputs, value=LEFTOVER):
@@ -181,7 +182,7 @@ class Kernel:
         return "\n".join([head, f"Counted on {self.sizes}:", *lines])
 
     def _judge_compiled(self, compiled):
-        if not NUMBA:
+        if not _compiles():
             return
         if compiled is None:
             raise Wrong(
@@ -200,6 +201,11 @@ class Kernel:
         gap = np.abs(plain(buffers[-1]) - expected).max()
         if not done or not gap <= TOLERANCE * max(1, np.abs(expected).max()):
             raise Wrong(f"{self.name}, compiled, does not give what it gives as plain Python.")
+
+
+def _compiles():
+    """Tell whether `@kernel` compiles here: not without Numba, nor with NUMBA_DISABLE_JIT=1."""
+    return NUMBA and not isinstance(attention._attend, types.FunctionType)
 
 
 @contextlib.contextmanager

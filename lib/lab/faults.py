@@ -16,6 +16,7 @@ import numpy as np
 
 from lib import reference
 from lib.errors import CourseError, ModelError
+from lib.lab import installed
 from lib.lab.probes import movements
 from lib.layer import random_layer
 
@@ -23,8 +24,8 @@ N, D, D_FF, L = 6, 8, 20, 4  # the toy patients: tokens, width, hidden width, la
 PROMPT = "The capital of France is"
 
 
-class NoModel(ModelError):
-    """The real model is not there. A notebook shows the message alone, without a traceback."""
+class NoModel(installed.NoModel):
+    """The real model, of which the patient is a layer, is not there."""
 
     def _render_traceback_(self):  # IPython asks for this
         return [f"This patient is a layer of the real model: {self}"]
@@ -391,7 +392,7 @@ def real_model():
     try:
         return load_model()
     except ModelError as mistake:
-        raise NoModel(str(mistake)) from None
+        raise NoModel(installed.reason(mistake)) from None
 
 
 def real_probabilities(stages, word=" Paris"):

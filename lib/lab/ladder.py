@@ -11,14 +11,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from lib.bench import work
-from lib.engine import kernels, quant
+from lib.engine import quant
+from lib.engine.config import LlamaConfig
 from lib.engine.gguf import TensorInfo
-from lib.engine.kernels import Activations, four_groups, meet, multiply
-from lib.engine.llama import LlamaConfig
-from lib.engine.simd import atomic_add
 from lib.engine.team import Team
 from lib.errors import CourseError
-from lib.jit import kernel, vector_kernel
+from lib.jit import NUMBA, kernel, vector_kernel
+
+if NUMBA:  # the blocks go without, the engine's vectors do not
+    from lib.engine import kernels
+    from lib.engine.kernels import Activations, four_groups, meet, multiply
+    from lib.engine.simd import atomic_add
 
 BLOCK = 32
 PIECE = 24 * 1024  # bytes of weights that a thread takes at a time, as in the engine
@@ -179,10 +182,12 @@ class VectorMatrices:
     Raises
     ------
     CourseError
-        Tensors of another type, or of different shapes.
+        Tensors of another type, or of different shapes; or Numba is not installed.
     """
 
     def __init__(self, infos: Sequence[TensorInfo], threads: int | None = None):
+        if not NUMBA:
+            raise CourseError("VectorMatrices needs Numba, which is not installed")
         kinds = {(info.type, info.shape) for info in infos}
         if len(kinds) != 1 or infos[0].type not in ("Q4_0", "Q4_1"):
             raise CourseError(f"the tensors should be 4-bit ones of one shape; they are {kinds}")

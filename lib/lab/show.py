@@ -9,7 +9,7 @@ import time
 import numpy as np
 from IPython.display import Markdown
 
-from lib.jit import source_of
+from lib.jit import NUMBA, source_of
 
 
 def source(*functions):
@@ -41,6 +41,12 @@ def table(header, rows):
 def rounded(values, digits=3):
     """Return the values as float64, rounded, and without a zero that has a minus sign."""
     return np.round(np.asarray(values, np.float64), digits) + 0.0
+
+
+def say_if_not_compiled():
+    """Say what a measurement is worth where Numba is missing; where it is there, say nothing."""
+    if not NUMBA:
+        print("Numba is not here: this times NumPy, and plain loops of Python.")
 
 
 def median_seconds(call, repeats=20):
