@@ -25,6 +25,24 @@ def pytest_configure(config):
             os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 
+def pytest_collection_modifyitems(items):
+    if interpreted():  # Python warns of what compiled code passes over: 1e30 · 1e30 is ∞
+        for item in items:
+            item.add_marker(pytest.mark.filterwarnings("ignore::RuntimeWarning"))
+
+
+def interpreted():
+    """Tell whether kernels run as plain Python, by NUMBA_DISABLE_JIT=1: for tests.coverage."""
+    return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+
+
+@pytest.fixture(scope="session")
+def compiled():
+    """What needs compiled kernels asks for this."""
+    if interpreted():
+        pytest.skip("it asks what compiled kernels do, or so much that Python takes minutes")
+
+
 def pytest_unconfigure(config):
     if cache := getattr(config, "kernel_cache", None):
         shutil.rmtree(cache, ignore_errors=True)

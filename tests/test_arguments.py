@@ -217,3 +217,15 @@ def test_an_empty_axis_in_front_is_an_error_too():
         CourseError, match=r"^X should have shape .* every size at least 1; .* \(0, 4"
     ):
         layer_norm(np.ones((0, 4)), gain, bias)
+
+
+def test_axes_in_front_are_free_and_the_others_are_not():
+    for shape in [(3,), (2, 3), (5, 2, 3)]:
+        assert as_float32("X", np.ones(shape), ("…", 3)).shape == shape
+    for shape, wanted in [((3, 4), ("…", 3)), ((), ("…", "d")), ((3,), ("…", 2, 3))]:
+        spelled = ", ".join(map(str, wanted))
+        message = (
+            rf"^X should have shape \({spelled}\); it has shape \({', '.join(map(str, shape))}"
+        )
+        with pytest.raises(CourseError, match=message):
+            as_float32("X", np.ones(shape), wanted)

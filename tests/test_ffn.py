@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from lib import reference
+from lib.errors import CourseError
 from lib.ffn import activate, ffn, swiglu
 
 EPS = np.finfo(np.float32).eps
@@ -105,3 +106,12 @@ def test_without_an_activation_between_them_two_products_are_one():
     got = ffn(X, W_1, b_1 + far, W_2, b_2, "relu")
     right = X @ (W_1 @ W_2) + (b_1 + far) @ W_2 + b_2
     np.testing.assert_allclose(got, right, rtol=1e-4, atol=1e-6 * far)
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_a_weight_of_minus_infinity_is_named_behind_any_activation(activation):
+    # ReLU alone would make a zero of it.
+    X, W_1, b_1, W_2, b_2 = made(6, 4, 16, 4)
+    b_1[3] = -np.inf
+    with pytest.raises(CourseError, match=r"^b_1 should hold .*; at \[3\] it holds -inf"):
+        ffn(X, W_1, b_1, W_2, b_2, activation)

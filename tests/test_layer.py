@@ -65,3 +65,17 @@ def test_the_ffn_step_moves_only_its_own_position():
 def test_random_layers_are_made_by_their_seed():
     np.testing.assert_array_equal(random_layer(4, 9, 5).W_1, random_layer(4, 9, 5).W_1)
     assert abs(random_layer(4, 9, 5).W_1 - random_layer(4, 9, 6).W_1).min() > 0
+
+
+def test_random_weights_keep_the_size_of_vectors():
+    w = random_layer(300, 400, seed=5)
+    # The mean of n numbers of deviation σ is within 5 σ / √n of theirs, so is their variance
+    # within 5 √2 σ² / √n.
+    for name in ("gain_1", "gain_2"):
+        assert abs(getattr(w, name).mean() - 1) < 5 * 0.1 / 300**0.5
+    for name in ("b_1", "b_2", "bias_1", "bias_2"):
+        assert abs(getattr(w, name).mean()) < 5 * 0.1 / 300**0.5
+        assert abs(getattr(w, name).std() - 0.1) < 5 * 0.1 / 300**0.5
+    for name in ("W_Q", "W_K", "W_V", "W_O", "W_1", "W_2"):
+        W = getattr(w, name)
+        assert abs(W.var() * len(W) - 1) < 5 * 2**0.5 / W.size**0.5

@@ -83,3 +83,16 @@ def test_factors_are_above_zero_and_one_for_each_pair():
         rope(made((5, 6)), np.arange(5), factors=[1, 0, 1])
     with pytest.raises(ValueError, match=r"^factors should have shape \(3,\); it has shape \(2,\)"):
         rope(made((5, 6)), np.arange(5), factors=[1, 1])
+
+
+def test_the_base_of_the_paper_is_the_default():
+    # Far out a base of 10001 would turn the fastest pairs but the first by other angles.
+    X = np.random.default_rng(6).standard_normal((3, 8))
+    far = [5000, 70000, 900000]
+    np.testing.assert_array_equal(rope(X, far), rope(X, far, base=10000.0))
+    assert abs(rope(X, far) - rope(X, far, base=10001.0)).max() > 0.1
+
+
+def test_angles_by_hand():
+    # Base 10000, two pairs: the second turns a hundredth as fast as the first.
+    np.testing.assert_allclose(reference.rope_angles([3], 4), [[3, 0.03]], rtol=1e-15)

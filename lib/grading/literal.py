@@ -121,11 +121,20 @@ def _with_items(node: ast.expr, tree: ast.Module, variable: str) -> ast.expr:
         for target in _targets(statement):
             item = isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name)
             if item and target.value.id == variable and isinstance(node, ast.Dict):
-                keys, values = [*node.keys, target.slice], [*node.values, statement.value]
+                keys, values = [*node.keys, target.slice], [*node.values, _given(statement, target)]
                 node = ast.Dict(keys, values)
             elif isinstance(target, ast.Name) and target.id == variable:
-                node = statement.value
+                node = _given(statement, node)
     return node
+
+
+def _given(statement: ast.stmt, before: ast.expr) -> ast.expr:
+    """Return what a statement gives to its target, which had the value `before`."""
+    if isinstance(statement, ast.AugAssign):
+        return ast.BinOp(before, statement.op, statement.value)
+    if isinstance(statement, ast.For):
+        return ast.Subscript(statement.iter, ast.Constant(-1))  # its last item: this is no literal
+    return statement.value
 
 
 def _read(node: ast.expr, names: dict, variable: str, form: str) -> object:
@@ -192,7 +201,7 @@ def _called(name: str, arguments: list, keywords: list, inner) -> ast.expr:
     kinds = {"list": ast.List, "tuple": ast.Tuple, "set": ast.Set}
     if name in kinds and not keywords:
         if not arguments:
-            return kinds[name]([]) if name != "set" else ast.Call(ast.Name("set"), [], [])
+            return kinds[name]([])
         (one,) = arguments
         if isinstance(one, ast.List | ast.Tuple | ast.Set):
             return kinds[name](one.elts)

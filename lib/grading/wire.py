@@ -150,7 +150,8 @@ def describe(value):
         return Foreign("function", kind.__name__)
     if kind.__module__.startswith("numba."):
         return Foreign("kernel", kind.__name__)
-    return Foreign("callable" if callable(kind) else "object", kind.__name__)
+    can_be_called = any("__call__" in vars(base) for base in kind.__mro__)
+    return Foreign("callable" if can_be_called else "object", kind.__name__)
 
 
 def decode(body, special=None):

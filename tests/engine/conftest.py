@@ -34,6 +34,6 @@ def real_tokenizer(real_file):
 
 
 @pytest.fixture(scope="session")
-def model():
+def model(compiled):
     """The real model, read once."""
     return load_model()

@@ -29,7 +29,7 @@ def long_text(n, vocabulary):
 
 
 @pytest.fixture(scope="module")
-def quick():
+def quick(compiled):
     """The real model on two threads, read once."""
     return load_fast(threads=2)
 
@@ -95,6 +95,7 @@ def test_rope_factors(tiny):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
 
 
+@pytest.mark.usefixtures("compiled")
 def test_cached_equals_uncached_at_every_split(block_model):
     text = long_text(70, block_model.config.vocabulary)
     whole = block_model.logits(text, all=True)
@@ -109,6 +110,7 @@ def test_cached_equals_uncached_at_every_split(block_model):
     np.testing.assert_array_equal(steps, whole)
 
 
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("chunk", [1, 3, 7, 64, 128])
 def test_chunks_of_any_size(tiny, monkeypatch, chunk):
     path = tiny(sizes=BLOCKS, kind="Q4_0", metadata=LONG)
@@ -121,6 +123,7 @@ def test_chunks_of_any_size(tiny, monkeypatch, chunk):
     assert model.hidden(text).shape == (3, 140, 64)
 
 
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("threads", [2, 3, 5])
 def test_any_number_of_threads(tiny, threads):
     path = tiny(sizes=BLOCKS, kind="Q8_0", metadata=LONG)
@@ -130,6 +133,7 @@ def test_any_number_of_threads(tiny, threads):
     np.testing.assert_array_equal(team.hidden(text), alone.hidden(text))
 
 
+@pytest.mark.usefixtures("compiled")
 def test_a_later_token_changes_nothing_before_it(block_model):
     text = long_text(90, block_model.config.vocabulary)
     before = block_model.logits(text, all=True)
@@ -152,6 +156,7 @@ def test_the_first_key_is_stored(tiny):
         np.testing.assert_allclose(values, layer.values[:, : len(TOKENS)], rtol=0, atol=1e-4)
 
 
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.skipif(not HALVES, reason="this processor does not convert float16")
 def test_a_cache_of_float16(tiny):
     path = tiny(sizes=BLOCKS, kind="Q4_1", metadata=LONG)
@@ -168,6 +173,7 @@ def test_a_cache_of_float16(tiny):
         np.testing.assert_allclose(a, b, rtol=2.0**-11, atol=1e-7)
 
 
+@pytest.mark.usefixtures("compiled")
 def test_the_cache_grows_and_keeps_what_it_has(block_model):
     text = long_text(200, block_model.config.vocabulary)
     cache = block_model.new_cache()
@@ -242,6 +248,7 @@ def test_progress_is_told(tiny):
     assert seen[-1][0] == seen[-1][1] < model.nbytes
 
 
+@pytest.mark.usefixtures("compiled")
 def test_two_python_threads_take_turns(block_model):
     text = long_text(40, block_model.config.vocabulary)
     expected = block_model.logits(text, all=True)
@@ -259,6 +266,7 @@ def test_two_python_threads_take_turns(block_model):
         np.testing.assert_array_equal(logits, expected)
 
 
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_a_forked_process_runs_too(tiny):
     path = tiny(sizes=BLOCKS, kind="Q4_1")
@@ -277,6 +285,7 @@ raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
     assert done.returncode == 0
 
 
+@pytest.mark.usefixtures("compiled")
 def test_an_interrupt_leaves_the_engine_whole(block_model, monkeypatch):
     text = long_text(40, block_model.config.vocabulary)
     expected = block_model.logits(text)
@@ -294,6 +303,52 @@ def test_an_interrupt_leaves_the_engine_whole(block_model, monkeypatch):
     monkeypatch.undo()
     assert cache.n == 0
     np.testing.assert_array_equal(block_model.logits(text, cache), expected)
+
+
+def test_a_cache_that_grows_copies_what_it_has():
+    cache = GrowingCache(2, 3, 5, limit=200)
+    assert cache.capacity == 64
+    rng = np.random.default_rng(0)
+    cache.keys[:], cache.values[:] = (rng.normal(size=x.shape) for x in (cache.keys, cache.values))
+    keys, values = cache.keys, cache.values
+    cache.n = 60
+    cache.make_room(4)
+    assert cache.keys is keys
+    cache.make_room(5)  # twice as much
+    assert cache.capacity == 128
+    np.testing.assert_array_equal(cache.keys[:, :, : keys.shape[2]], keys)
+    np.testing.assert_array_equal(cache.values[:, :, :64], values)
+    cache.n = 128
+    cache.make_room(60)  # twice as much would be more than the limit
+    assert (cache.capacity, cache.n) == (256, 128)
+    with pytest.raises(CourseError, match="fit into the context of 200; 128 are in it and 73"):
+        cache.make_room(73)
+
+
+# ------------------------------------------------------------------ short enough for Python
+
+SMALL = {"L": 1, "d": 32, "H": 2, "H_kv": 1, "d_head": 16, "d_ff": 64}
+
+
+@pytest.mark.parametrize(("threads", "cache_type"), [(1, "float32"), (2, "float16")])
+def test_a_short_text_in_pieces(tiny, monkeypatch, threads, cache_type):
+    """Chunks, splits, steps and a cache that grows give the same bits, also in plain Python."""
+    if cache_type == "float16" and not HALVES:
+        pytest.skip("this processor does not convert float16")
+    path = tiny(sizes=SMALL, kind="Q4_0")
+    model, text = load_fast(path, threads, cache_type), TOKENS[:8]
+    whole = model.logits(text, all=True)
+    expected = plain_logits(read_gguf(path), text, round_to_8_bits, round_to_8_bits)
+    assert (whole - expected).std() < 0.05 * expected.std()
+    monkeypatch.setattr(fast, "CHUNK", 3)
+    np.testing.assert_array_equal(model.logits(text), whole[-1])
+    cache = model.new_cache()
+    parts = [model.logits(text[:5], cache, all=True), model.logits(text[5:7], cache, all=True)]
+    parts.append(model.logits(text[7:], cache)[None])
+    np.testing.assert_array_equal(np.concatenate(parts), whole)
+    cache.truncate(6)
+    np.testing.assert_array_equal(model.logits(text[6:], cache), whole[-1])
+    assert (cache.n, model.hidden(text).shape) == (8, (2, 8, 32))
 
 
 # ------------------------------------------------------------------ the real model

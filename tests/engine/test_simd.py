@@ -34,12 +34,14 @@ def run(tmp_path, *command, name=None):
     )
 
 
+@pytest.mark.usefixtures("compiled")
 def test_the_road_of_this_machine(tmp_path):
     done = run(tmp_path, "-m", "tests.engine.simd_agrees")
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[0] == simd.BYTE_DOT
 
 
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.skipif(not X86, reason="names of x86 processors")
 @pytest.mark.parametrize(("name", "road", "needs"), NAMED)
 def test_the_roads_of_named_processors(tmp_path, name, road, needs):
@@ -68,6 +70,7 @@ print(next(iter(dots.inspect_asm().values())))
 """
 
 
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.skipif(not X86, reason="names of x86 processors")
 @pytest.mark.parametrize(
     ("name", "instruction"),

@@ -32,7 +32,9 @@ def test_a_right_answer_prints_one_line(task, answer, capsys):
 
 
 @pytest.mark.parametrize(("task", "answer", "pattern"), WRONG)
-def test_a_wrong_answer_gets_the_message_meant_for_it(task, answer, pattern, capsys):
+def test_a_wrong_answer_gets_the_message_meant_for_it(task, answer, pattern, capsys, request):
+    if request.node.name.endswith("not compiled]"):
+        request.getfixturevalue("compiled")
     message = verdict(task, answer)
     assert message, "it passes"
     assert re.search(pattern, message), message

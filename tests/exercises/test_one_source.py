@@ -264,7 +264,9 @@ def values(source):
 
 @pytest.mark.timeout(300)  # exercise 03 loads the real model
 @EACH
-def test_every_unsolved_exercise_fails_task_by_task(solution):
+def test_every_unsolved_exercise_fails_task_by_task(solution, request):
+    if solution.name.startswith("03"):
+        request.getfixturevalue("compiled")
     root = solution.parent.parent
     verdicts = checking.judge(checking.read(deriving.exercise_of(solution), root))
     assert [verdict.task for verdict in verdicts] == list(judging.tasks_of(solution.name[:2]))

@@ -1,18 +1,19 @@
 """Exercise 07: kernels judged by values and by counted work; and the counting itself."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from lib import attention
 from lib.errors import CourseError
-from lib.exercises import Unanswered, check, counting
+from lib.exercises import Unanswered, Wrong, check, counting
 from lib.exercises import t07_make_it_fast as t07
 from lib.exercises.counting import Number, Tally, counted, operations
 from lib.exercises.judging import tasks_of
 from lib.exercises.twins import twin
-from lib.jit import kernel
+from lib.jit import kernel, source_of
 from tests.exercises.wrong.t07 import ALSO_RIGHT, RIGHT
 
 SAID = {
@@ -45,8 +46,21 @@ def test_an_empty_kernel_is_unanswered():
 
 def test_where_numba_is_missing_a_plain_loop_is_enough(monkeypatch, capsys):
     monkeypatch.setattr("lib.exercises.work.NUMBA", False)
-    check("07.attend", RIGHT["07.attend"].py_func)
+    check("07.attend", source_of(RIGHT["07.attend"]))
     assert "07.attend: right." in capsys.readouterr().out
+
+
+def test_where_nothing_is_compiled_a_kernel_is_a_plain_loop_and_right(monkeypatch, capsys):
+    # As with NUMBA_DISABLE_JIT=1: @kernel returns the function itself.
+    plain = source_of(attention._attend)
+    monkeypatch.setattr("lib.exercises.work.attention", SimpleNamespace(_attend=plain))
+    check("07.attend", source_of(RIGHT["07.attend"]))
+    assert "07.attend: right." in capsys.readouterr().out
+
+
+def test_where_kernels_compile_a_plain_loop_is_not_enough(compiled):
+    with pytest.raises(Wrong, match="but it is plain Python. Put @kernel on a line of its own"):
+        check("07.attend", source_of(RIGHT["07.attend"]))
 
 
 def test_the_counts_on_paper_are_those_of_the_formulas():
@@ -107,6 +121,20 @@ def test_two_products_added_are_one_product_and_one_multiply_add():
     assert tally.done == {"multiplications": 1, "multiply-adds": 1}
 
 
+def test_signs_sizes_and_truth_cost_nothing():
+    tally, a, b = numbers(2, -3)
+    product = a * b
+    assert ((-product).value, (+b).value, abs(b).value) == (6, -3, 3)
+    assert (bool(a), bool(a - a)) == (True, False)
+    assert repr(b) == "-3"
+    assert tally.done == {"multiplications": 1, "additions": 1}
+    # The product went into its negative, which one multiply-add may use up.
+    assert (a - -(a * b)).value == -4
+    assert tally.done["multiply-adds"] == 1
+    assert (product + 1).value == -5
+    assert tally.done["additions"] == 2
+
+
 @pytest.mark.parametrize(
     ("work", "value", "operation"),
     [
@@ -150,6 +178,19 @@ def test_mathematics_own_arrays_and_parts():
     assert out.values.tolist() == pytest.approx(right)
     assert (tally.done["exponentials"], tally.done["square roots"]) == (2, 1)
     assert [place for name, place in tally.reads if name == "x"] == [0, 1, 1, 0, 0]
+
+
+def test_parts_are_put_into_parts_of_the_same_shape():
+    tally = Tally()
+    a = counting.counting("a", np.arange(6.0).reshape(2, 3), tally)
+    b = counting.counting("b", np.zeros((3, 2)), tally)
+    b[:, 1] = a[1]
+    assert b.values.tolist() == [0, 3, 0, 4, 0, 5]
+    with pytest.raises(ValueError, match=r"cannot put shape \(3,\) into shape \(2,\)"):
+        b[0] = a[1]
+    b.fill(2.0)
+    assert b.values.tolist() == [2.0] * 6
+    assert (len(a), a.shape, a.size, a.ndim) == (2, (2, 3), 6, 2)
 
 
 def test_reads_keep_their_places_through_views_and_transposes():

@@ -3,7 +3,7 @@
 import pytest
 
 from lib.exercises.judging import Malformed
-from lib.grading.literal import LENGTH, NODES, read
+from lib.grading.literal import DEPTH, LENGTH, NODES, bound, parse, read
 
 
 def value(source, *others, variable="x"):
@@ -69,3 +69,147 @@ def test_names_of_other_cells_are_written_out():
 def test_anything_else_gets_its_own_message(source, message):
     with pytest.raises(Malformed, match=message):
         value(source)
+
+
+# --- Limits, exactly ------------------------------------------------------------------------------
+
+
+def test_a_cell_may_be_as_long_as_the_limit():
+    cell = "x = 'A'".ljust(LENGTH)
+    assert value(cell) == "A"
+    with pytest.raises(Malformed, match=f"has {LENGTH + 1} characters; {LENGTH} are enough"):
+        value(cell + " ")
+
+
+def test_a_value_may_have_as_many_nodes_as_the_limit():
+    # The list itself is one node, and each number another.
+    assert value(f"x = [{'0,' * (NODES - 1)}]") == [0] * (NODES - 1)
+    with pytest.raises(Malformed, match="far larger"):
+        value(f"x = [{'0,' * NODES}]")
+    assert len(value(f"x = list(range({NODES}))")) == NODES
+    with pytest.raises(Malformed, match="far larger"):
+        value(f"x = list(range({NODES + 1}))")
+
+
+@pytest.mark.parametrize(("open_", "close"), [("[", "]"), ("(", ",)"), ("{'a':", "}")])
+def test_a_value_may_be_as_deep_as_the_limit(open_, close):
+    found = value(f"x = {open_ * DEPTH}1{close * DEPTH}")
+    for _ in range(DEPTH):
+        found = found["a"] if isinstance(found, dict) else found[0]
+    assert found == 1
+    with pytest.raises(Malformed, match="larger or deeper"):
+        value(f"x = {open_ * (DEPTH + 1)}1{close * (DEPTH + 1)}")
+
+
+def test_a_name_takes_a_level_too():
+    chain = "\n".join(f"y{k} = y{k + 1}" for k in range(DEPTH - 1))
+    assert value(f"{chain}\ny{DEPTH - 1} = 5\nx = y0") == 5
+    with pytest.raises(Malformed, match="larger or deeper"):
+        value(f"{chain}\ny{DEPTH - 1} = y{DEPTH}\ny{DEPTH} = 5\nx = y0")
+
+
+# --- What is understood ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("def f(): y = 1", {"f"}),
+        ("async def f(): pass", {"f"}),
+        ("class C: y = 1", {"C"}),
+        ("import a.b, c as d", {"a", "d"}),
+        ("from a import b as c, e", {"c", "e"}),
+        ("a = b = 1", {"a", "b"}),
+        ("a, (b, *c) = 1, 2", {"a"}),
+        ("[a, b] = 1, 2", {"a", "b"}),
+        ("a['k'][0] = 1", {"a"}),
+        ("*a, b = c", {"b"}),
+        ("a.b = 1", set()),
+        ("a: int", set()),
+        ("a: int = 1", {"a"}),
+        ("a += 1", {"a"}),
+        ("for a in b: c = 1", {"a"}),
+        ("print(a)", set()),
+    ],
+)
+def test_names_that_a_statement_gives_a_value(source, names):
+    (statement,) = parse(source).body
+    assert bound(statement) == names
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("x = {'a': 1}\nx['b'] = 2\nx['a'] = 3", {"a": 3, "b": 2}),
+        ("x = {'a': 1}\ny = {}\ny['a'] = 2", {"a": 1}),
+        ("x = {'a': 1}\nx['a'] = 2\nx = {'c': 4}\nx['d'] = 5", {"c": 4, "d": 5}),
+        ("x = [1]\nx[0] = 2", [1]),
+        ("y = 'late'\nx = y\ny = 'later'", "later"),
+        ("x = tuple([1, 2])", (1, 2)),
+        ("x = set((1, 1, 2))", {1, 2}),
+        ("x = list({3})", [3]),
+        ("x = list()", []),
+        ("x = tuple()", ()),
+        ("x = range(3)", [0, 1, 2]),
+        ("x = dict()", {}),
+        ("x = dict(a=(1,), b=dict(c=2))", {"a": (1,), "b": {"c": 2}}),
+        ("x = ('A' + 'B') + 'C'", "ABC"),
+        ("x = 1 + 2j", 1 + 2j),
+        ("x = {1: {2: 3}}", {1: {2: 3}}),
+        ("x = 'A'\nx += ' B'\nx += ' C'", "A B C"),
+        ("for x in [7]: pass\nx = 2", 2),
+        ("what?\nx = 2", 2),
+        (r"x = 'A\d'", r"A\d"),  # Python warns of the escape
+        ("x = 2\n?what", 2),
+    ],
+)
+def test_what_else_is_read(source, expected):
+    found = value(source)
+    assert (type(found), found) == (type(expected), expected)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "x = dict([(1, 2)])",
+        "x = dict(**{'a': 1})",
+        "x = range(stop=3)",
+        "x = list(a=1)",
+        "x = list(3)",
+        "x = list([1], [2])",
+        "x = sorted([2, 1])",
+        "x = 'A' + 1",
+        "x = 'A' - 'B'",
+        "x = b'A' + b'B'",
+        "x = 'A' * 3",
+        "x = y",
+        "x = range(1.5)",
+        "x = 2\nx += 1",
+        "x = 2\nfor x in [7]: pass",
+        "x = {'a': 1}\nx['a'] += 1",
+        "x = {'a': 1}\nfor x['a'] in [7]: pass",
+    ],
+)
+def test_what_is_code_is_told(source):
+    with pytest.raises(Malformed, match="should be written out: a string. Here `x` is computed"):
+        value(source)
+
+
+def test_code_is_shown_in_part():
+    with pytest.raises(Malformed) as told:
+        value(f"x = f({', '.join(map(str, range(100)))})")
+    shown = str(told.value).partition("`, and such")[0].rpartition("by code, `")[2]
+    assert shown == f"f({', '.join(map(str, range(100)))})"[:80]
+
+
+def test_a_widget_is_named_only_where_there_is_one():
+    for source in ("x = make_widget()", "x = thing.value"):
+        with pytest.raises(Malformed, match="read, never run. A widget helps"):
+            value(source)
+    with pytest.raises(Malformed, match="read, never run[.]$"):
+        value("x = things(value)")
+
+
+def test_a_loop_s_last_item_is_told_as_such():
+    with pytest.raises(Malformed, match=r"computed by code, `\[7\]\[-1\]`"):
+        value("x = 2\nfor x in [7]: pass")

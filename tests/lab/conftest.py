@@ -18,7 +18,7 @@ def model(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def real():
+def real(compiled):
     try:
         return load_model()
     except ModelError as error:

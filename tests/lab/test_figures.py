@@ -100,3 +100,34 @@ def test_the_explorer_redraws_and_reports_mistakes_in_words():
     assert message.value == "k should not be 3; it is 3"
     slider.value = 4
     assert message.value == ""
+
+
+def test_weights_of_one_query_are_bars_over_its_keys():
+    axis = attention.weights_of_one([0.75, 0.25], ["a", "b"]).axes[0]
+    assert [bar.get_height() for bar in axis.patches] == [0.75, 0.25]
+    assert (axis.get_xlabel(), axis.get_ylabel()) == ("key", "weight (sums to 1)")
+
+
+@pytest.mark.parametrize("seen", [2, 3])
+def test_the_explorer_of_chapter_1_shows_weights_values_and_their_mean(seen):
+    V, weights = np.array([[1.0, -2.0], [3.0, 4.0], [5.0, 0.5]]), np.array([0.5, 0.5, 0.0])
+    left, right = attention.explorer(weights, V, weights @ V, ["a", "b", "c"], seen).axes
+    assert [bar.get_height() for bar in left.patches[:3]] == [0.5, 0.5, 0.0]
+    assert ("not yet seen" in texts(left)) == (seen < 3)
+    drawn = np.float64(right.images[0].get_array())
+    np.testing.assert_array_equal(drawn, [*V, [0, 0], [2, 1]])
+    shown = [text.get_text() for text in right.texts if text.get_visible()]
+    assert shown[-2:] == ["2.00", "1.00"]
+    assert len(shown) == 8  # the row between values and mean has no numbers
+    assert [t.get_text() for t in right.get_yticklabels()] == ["a", "b", "c", "", "output"]
+
+
+def test_controls_hold_what_they_were_given():
+    slider = widgets.slider("k", 0, 5, 1)
+    label, button = widgets.player(slider, 700).children
+    assert label.value == "play k"
+    assert (button.min, button.max, button.value, button.interval) == (0, 5, 1, 700)
+    box = widgets.choice("layer", [("first", 1), ("last", 9)], value=9)
+    assert (box.value, box.description) == (9, "layer")
+    assert widgets.choice("layer", ["a", "b"]).value == "a"
+    assert isinstance(widgets.slider("t", 0.0, 1.0, 0.5, 0.25).step, float)
