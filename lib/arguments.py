@@ -146,3 +146,34 @@ def _first_bad(array, result):
     where = np.unravel_index(np.argmin(np.isfinite(result)), result.shape)
     index = ", ".join(str(int(k)) for k in where)
     return f"at [{index}] it holds {array[where]}"
+
+
+def check_sampling(
+    temperature: float, top_k: int | None = None, top_p: float | None = None
+) -> None:
+    """Check how tokens are to be drawn.
+
+    Raises
+    ------
+    CourseError
+        If the temperature is negative or not finite, `top_k` is below 1, or `top_p` is not above
+        0 and at most 1.
+    """
+    if not is_number(temperature) or not 0 <= temperature < np.inf:
+        raise CourseError(
+            f"temperature should be a finite number, 0 or more; it is {temperature!r}"
+        )
+    if top_k is not None and not (is_whole(top_k) and top_k >= 1):
+        raise CourseError(f"top_k should be a whole number of at least 1; it is {top_k!r}")
+    if top_p is not None and not (is_number(top_p) and 0 < top_p <= 1):
+        raise CourseError(f"top_p should be above 0 and at most 1; it is {top_p!r}")
+
+
+def is_number(value: object) -> bool:
+    """Tell whether a value is one number."""
+    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+
+
+def is_whole(value: object) -> bool:
+    """Tell whether a value is one whole number."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

@@ -544,10 +544,12 @@ def say(
     The continuation alone goes to stdout, as it comes. Ctrl-C ends it.
     """
     _check_say(prompt, tokens, seed)
+    from lib.arguments import check_sampling
+
+    check_sampling(temperature, top_k, top_p)
+    llama = _load(model, threads, plain)
     from lib.engine import sampling
 
-    sampling.check_sampling(temperature, top_k, top_p)
-    llama = _load(model, threads, plain)
     ids = _prompt_ids(llama, prompt, chat)
     when_full = "slide" if slide else "error"
     chosen = sampling.generate(llama, ids, tokens, temperature, top_k, top_p, seed, when_full)

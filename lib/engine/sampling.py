@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lib.arguments import check_sampling, is_whole
+from lib.attention import softmax
 from lib.errors import CourseError
 
 if TYPE_CHECKING:
@@ -52,8 +54,6 @@ def probabilities(
     # Differences to the largest, since only they matter. Below -1000 the probability is 0 in any
     # case, and a tiny temperature would overflow float32.
     scaled = np.maximum((logits - logits.max()) / temperature, -1000.0)
-    from lib.attention import softmax  # here: options are checked before Numba is imported
-
     p = softmax(scaled.astype(np.float32)).astype(np.float64)
     order = np.argsort(-p, kind="stable")  # most likely first
     p[order[len(p) if top_k is None else top_k :]] = 0.0
@@ -129,7 +129,7 @@ def generate(
     check_sampling(temperature, top_k, top_p)
     context = model.config.context
     for name, number in (("n", n), ("seed", 0 if seed is None else seed)):
-        if not (_is_whole(number) and number >= 0):
+        if not (is_whole(number) and number >= 0):
             raise CourseError(f"{name} should be a whole number of at least 0; it is {number!r}")
     if len(prompt_tokens) == 0:
         raise CourseError("prompt_tokens should hold at least one token; the prompt is empty")
@@ -162,35 +162,6 @@ def _steps(
         yield token
         new = [token]
         text.append(token)
-
-
-def check_sampling(
-    temperature: float, top_k: int | None = None, top_p: float | None = None
-) -> None:
-    """Check how tokens are to be drawn.
-
-    Raises
-    ------
-    CourseError
-        If the temperature is negative or not finite, `top_k` is below 1, or `top_p` is not above
-        0 and at most 1.
-    """
-    if not _is_number(temperature) or not 0 <= temperature < np.inf:
-        raise CourseError(
-            f"temperature should be a finite number, 0 or more; it is {temperature!r}"
-        )
-    if top_k is not None and not (_is_whole(top_k) and top_k >= 1):
-        raise CourseError(f"top_k should be a whole number of at least 1; it is {top_k!r}")
-    if top_p is not None and not (_is_number(top_p) and 0 < top_p <= 1):
-        raise CourseError(f"top_p should be above 0 and at most 1; it is {top_p!r}")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def _checked_logits(logits: np.ndarray) -> np.ndarray:  # -> (vocabulary,) float64
