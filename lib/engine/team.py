@@ -8,7 +8,7 @@ call the same compiled function, which lets go of Python's lock, and meet inside
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -47,19 +47,19 @@ class Team:
         with self.turn:
             self._start()
             sync = np.zeros(counters, np.int64)
-            others = [
-                self._pool.submit(kernel, thread, self.threads, sync, *arguments)
-                for thread in range(1, self.threads)
-            ]
             try:
+                others = [
+                    self._pool.submit(kernel, thread, self.threads, sync, *arguments)
+                    for thread in range(1, self.threads)
+                ]
                 kernel(0, self.threads, sync, *arguments)
-            except BaseException:  # an interrupt before the kernel: nobody waits for this thread
-                sync[0] = np.iinfo(np.int64).max // 2
+                for other in others:
+                    other.result()
+            except BaseException:  # an interrupt, perhaps while others were started
+                sync[0] = np.iinfo(np.int64).max // 2  # nobody waits for this thread
+                self._pool.shutdown()
+                self._process = None
                 raise
-            finally:
-                wait(others)
-            for other in others:
-                other.result()
 
     def _start(self):
         """Start the other threads; in a forked process anew, since threads don't survive a fork."""

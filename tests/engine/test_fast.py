@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from lib.engine.simd import HALVES
 from lib.errors import CourseError, ModelError
 
 LONG = {"llama.context_length": 300}
+SUBMIT = ThreadPoolExecutor.submit
 TOKENS = [5, 9, 4, 200, 31, 77, 8, 8, 120, 64, 3]
 
 
@@ -349,6 +351,24 @@ def test_a_short_text_in_pieces(tiny, monkeypatch, threads, cache_type):
     cache.truncate(6)
     np.testing.assert_array_equal(model.logits(text[6:], cache), whole[-1])
     assert (cache.n, model.hidden(text).shape) == (8, (2, 8, 32))
+
+
+def test_an_interrupt_while_threads_are_started(block_model, monkeypatch):
+    text = long_text(40, block_model.config.vocabulary)
+    expected = block_model.logits(text)
+    started = []
+
+    def submit(pool, *work):
+        started.append(SUBMIT(pool, *work))
+        raise KeyboardInterrupt  # the thread runs, and nobody knows of it
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", submit)
+    with pytest.raises(KeyboardInterrupt):
+        block_model.logits(text)
+    monkeypatch.undo()
+    assert started
+    assert all(thread.done() for thread in started)  # none is left that waits for ever
+    np.testing.assert_array_equal(block_model.logits(text), expected)
 
 
 # ------------------------------------------------------------------ the real model
