@@ -228,6 +228,7 @@ def assert_redrawn(page, explorer, act):
     assert picture.evaluate("image => image.complete && image.naturalWidth > 100")
 
 
+@pytest.mark.slow
 def test_a_chapter_runs_and_its_picture_follows_the_slider(lab, context, root):
     path = root / "notebooks" / "01_single_head_attention.ipynb"
     page, explorer = run(lab, context, path)

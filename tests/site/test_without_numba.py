@@ -4,6 +4,8 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 from tests import without_numba
 
 # Imports everything that the wheel for the browser holds, in a process that lacks these packages.
@@ -38,6 +40,7 @@ print({f.name: f.status for f in doctor.examine() if f.name in ("Numba", "Model"
 """
 
 
+@pytest.mark.slow  # the command by itself: python -m tests.without_numba
 def test_the_core_and_the_judging_pass_their_tests_without_numba():
     done = without_numba.run()
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
