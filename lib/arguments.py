@@ -90,9 +90,8 @@ def all_finite(X):
 
 def positive(name, value, *, zero=False):
     """Return ``value`` as a float if it is finite and above zero (or zero, where allowed)."""
-    real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     try:
-        number = float(value) if real else math.nan
+        number = float(value) if is_number(value) else math.nan
     except OverflowError:  # a whole number that no float can hold
         number = math.inf
     if not math.isfinite(number):
@@ -170,8 +169,9 @@ def check_sampling(
 
 
 def is_number(value: object) -> bool:
-    """Tell whether a value is one number."""
-    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    """Tell whether a value is one real number."""
+    real = isinstance(value, (int, float, np.integer, np.floating))
+    return real and not isinstance(value, bool)
 
 
 def is_whole(value: object) -> bool:

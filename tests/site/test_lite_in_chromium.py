@@ -15,12 +15,12 @@ from lib import cli, notebooks
 from lib.exercises import deriving
 from lib.grading import batch
 from lib.site import lite
-from tests.browser.jupyter import CHROMIUM_OPTIONS, drag
-from tests.browser.test_in_jupyterlab import BROWSERS, above, assert_redrawn, browser, row, rows
+from tests.browser.jupyter import drag
+from tests.browser.test_in_jupyterlab import above, assert_redrawn, browser, row, rows
 from tests.exercises.wrong.t01 import RIGHT
 from tests.site.lite_page import LitePage, served
 
-__all__ = ["BROWSERS", "CHROMIUM_OPTIONS", "browser"]  # the fixture, and what it uses
+__all__ = ["browser"]  # the fixture
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 

@@ -5,7 +5,6 @@ Slow: `uv run --group site pytest -m slow tests/site/test_pages_whole.py`.
 
 import functools
 import re
-import shutil
 import warnings
 
 import pytest
@@ -14,10 +13,11 @@ from lib import cli
 from lib.errors import CourseError
 from lib.notebooks import chapters
 from lib.site import api, launchable, lite, pages, settings
-from tests.browser.jupyter import CHROMIUM_OPTIONS, contrast
-from tests.browser.test_in_jupyterlab import BROWSERS
+from tests.browser.jupyter import contrast
+from tests.browser.test_in_jupyterlab import browser
 from tests.site.lite_page import served
 
+__all__ = ["browser"]  # the fixture
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 WIDE, TELEPHONE = {"width": 1400, "height": 900}, {"width": 390, "height": 844}
@@ -52,18 +52,6 @@ def site(tmp_path_factory):
 def address(site):
     with served(site) as address:
         yield address
-
-
-@pytest.fixture(scope="module")
-def browser():
-    sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-    found = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if found is None:
-        pytest.skip(f"none of {', '.join(BROWSERS)} is on the path")
-    with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=found, args=CHROMIUM_OPTIONS)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture
