@@ -36,13 +36,13 @@ def _gelu_tanh(x):
 @elementwise
 def _silu(x):
     """x / (1 + e^−x)."""
-    return np.float32(x / (1.0 + math.exp(-float(x))))
+    return np.float32(x / (1.0 + np.exp(-float(x))))
 
 
 @elementwise
 def _gated(gate, up):
     """silu(gate) · up, the hidden vector of SwiGLU."""
-    return np.float32(gate / (1.0 + math.exp(-float(gate))) * up)
+    return np.float32(gate / (1.0 + np.exp(-float(gate))) * up)
 
 
 ACTIVATIONS = {"relu": _relu, "gelu": _gelu, "gelu_tanh": _gelu_tanh, "silu": _silu}

@@ -69,6 +69,8 @@ def elementwise(function):
     """Compile a function of one number into one that maps over arrays, as a NumPy ufunc does."""
     if not NUMBA:
         return function
+    if numba.config.DISABLE_JIT:  # which Numba heeds for `njit` alone
+        return np.vectorize(function, otypes=[np.float32])
     return _compile(numba.vectorize, function, nopython=True, fastmath=FLOAT_RULES)
 
 
@@ -107,6 +109,8 @@ if NUMBA:
 
 def source_of(function):
     """Return the Python function behind a kernel, for those who want to read or run it plainly."""
+    if isinstance(function, np.vectorize):
+        return function.pyfunc
     dispatcher = getattr(function, "_dispatcher", function)
     return getattr(dispatcher, "py_func", function)
 

@@ -107,6 +107,7 @@ WRONG_SHAPES = [
     (attend, (Q, K, V), r"^q should have shape \(d,\); it has shape \(2, 4\)"),
     (attend_causal, (q, K, V), r"^Q should have shape \(m, d\); it has shape \(4,\)"),
     (attend_causal, (K, Q, Q), "^Q should have at most as many rows as K; it has 6, K 2"),
+    (causal_weights, (K, Q), "^Q should have at most as many rows as K; it has 6, K 2"),
     (ffn, (X, W_1.T, b_1, W_2, b_2), r"^W_1 should have shape \(4, d_ff\); .* \(7, 4\)"),
     (ffn, (X, W_1, b_2, W_2, b_2), r"^b_1 should have shape \(7,\); it has shape \(4,\)"),
     (ffn, (X, W_1, b_1, W_2.T, b_2), r"^W_2 should have shape \(7, d_out\); .* \(4, 7\)"),
@@ -176,6 +177,9 @@ def test_a_layer_s_weights_are_checked_when_they_are_made():
         LayerWeights(**fields | {"W_O": w.W_O * np.nan})
     with pytest.raises(CourseError, match=r"^W_Q should have shape"):
         LayerWeights(**fields | {"W_Q": 3.0})
+    for name, width in [("W_Q", 4), ("W_1", 7)]:  # their last axes say what every shape should be
+        with pytest.raises(CourseError, match=rf"^{name} should .* \(4, {width}\); .* \(2, 4, "):
+            LayerWeights(**fields | {name: np.stack([getattr(w, name)] * 2)})
 
 
 @pytest.mark.parametrize("function", [stack, stack_outputs])

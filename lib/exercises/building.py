@@ -117,8 +117,9 @@ class Building:
                 f"returned, of type {kind.__name__}. Hand it over by its name, without calling it."
             )
         if isinstance(function, type) or not callable(function):
-            what = f"the class {function.__name__}" if isinstance(function, type) else kind.__name__
-            raise Malformed(f"the answer should be {self.form}; it is of type {what}.")
+            is_class = isinstance(function, type)
+            what = f"the class {function.__name__}" if is_class else f"of type {kind.__name__}"
+            raise Malformed(f"the answer should be {self.form}; it is {what}.")
 
     def _call(self, function, number, *arguments):
         """Call the reader's function on copies; return plain float64 arrays of the right shapes."""
@@ -276,7 +277,8 @@ def _remarks(got, want):
     elif want.ndim == 2 and len(want) > 1:
         wrong = [i for i in range(len(want)) if not _close(got[i], want[i], TOLERANCE)]
         if len(wrong) < len(want):
-            yield f"Only {'row' if len(wrong) == 1 else 'rows'} {listed(map(str, wrong))} differ."
+            rows = listed(map(str, wrong))
+            yield f"Only row {rows} differs." if len(wrong) == 1 else f"Only rows {rows} differ."
 
 
 def _ratio(got, want):

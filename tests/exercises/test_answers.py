@@ -4,8 +4,9 @@ import re
 
 import pytest
 
+from lib.errors import CourseError
 from lib.exercises import check
-from lib.exercises.judging import tasks_of
+from lib.exercises.judging import listed, quoted, tasks_of
 from tests.exercises.caught import answer_files, verdict
 
 FILES = answer_files()
@@ -45,3 +46,15 @@ def test_a_wrong_answer_gets_the_message_meant_for_it(task, answer, pattern, cap
 def test_for_every_task_a_right_answer_and_eight_wrong_ones_are_known(number):
     assert set(FILES[number].RIGHT) == set(FILES[number].WRONG) == set(tasks_of(number))
     assert min(map(len, FILES[number].WRONG.values())) >= EIGHT
+
+
+@pytest.mark.parametrize("name", ["01.nothing", "99.one_query", "01", "", 1.5, None])
+def test_a_task_that_is_none_is_named(name):
+    with pytest.raises(CourseError, match=f"name should be the name of a task; it is {name!r}"):
+        check(name, "A")
+
+
+def test_words_in_a_list():
+    assert listed(["a"]) == "a"
+    assert listed(iter("abc")) == "a, b and c"
+    assert quoted(["a", "b"]) == '"a" and "b"'

@@ -3,10 +3,13 @@
 import itertools
 import re
 
+import numpy as np
 import pytest
 
+from lib import reference
 from lib.exercises import NotRight, Unanswered, Wrong, check
 from lib.exercises import t01_ordering as t01
+from lib.exercises.ordering import Ordering, Step
 from tests.exercises.wrong.t01 import RIGHT
 
 ORDERINGS = {
@@ -115,3 +118,101 @@ def test_no_step_and_no_letter_gives_an_answer_away():
         in_order = "".join(sorted(set(RIGHT[name]) - {" "}))
         assert RIGHT[name].replace(" ", "") != in_order  # the letters are shuffled
         assert ordering.example.replace(" ", "") != RIGHT[name].replace(" ", "")[:3]
+
+
+# --- What the steps compute, against the definitions ---
+
+FLOAT32 = {"rtol": 1e-5, "atol": 1e-6}  # the weights are, and so are some of the steps
+W, X = t01.W, t01.ONE_LAYER.given["X"]
+q, K, V = (t01.ONE_QUERY.given[name] for name in "qKV")
+x, K_old, V_old = (t01.DECODING_STEP.given[name] for name in ("x", "K_old", "V_old"))
+H = X[-1] + reference.attend(X[-1] @ W.W_Q, X @ W.W_K, X @ W.W_V) @ W.W_O
+IDS = [0, 1, 2, 0, 3]  # the dog saw the bird
+OUTPUTS = [reference.stack(t01.EMBEDDING[IDS], [t01.FIRST, t01.SECOND][:k]) for k in (1, 2)]
+
+
+def hidden(h):
+    return reference.gelu(h @ W.W_1 + W.b_1)
+
+
+def leaves(hidden):
+    return H + hidden @ W.W_2 + W.b_2
+
+
+def token(row):
+    return (reference.layer_norm(row, np.ones(4), np.zeros(4)) @ t01.EMBEDDING.T).argmax()
+
+
+def with_step(ordering, part):
+    """Run the right steps, but the one whose text has this part in the place of its like."""
+    (other,) = [step for step in ordering.steps if part in step.text]
+    given = dict(ordering.given)
+    for step in ordering.steps:
+        if not step.decoy:
+            run = other if other.decoy and step.makes == other.makes else step
+            given[step.makes] = run.run(*(given[name] for name in run.needs))
+    return given[ordering.goals[0]]
+
+
+@pytest.mark.parametrize(
+    ("ordering", "part", "right"),
+    [
+        (t01.ONE_QUERY, "dot product of the query", reference.attend(q, K, V)),
+        (t01.ONE_QUERY, "Add up the keys", reference.attention_weights(q, K) @ K),
+        (t01.ONE_QUERY, "by d.", reference.softmax(K @ q / 4) @ V),
+        (t01.ONE_LAYER, "weighted by α", reference.residual_layer(X, W)[-1]),
+        (t01.ONE_LAYER, "that entered the layer by W_1", leaves(hidden(X[-1]))),
+        (t01.TO_THE_NEXT_TOKEN, "Run layer 1", token(OUTPUTS[1][-1])),
+        (t01.DECODING_STEP, "by W_Q", reference.attend(
+            x @ W.W_Q, np.vstack([K_old, x @ W.W_K]), np.vstack([V_old, x @ W.W_V]))),
+        (t01.DECODING_STEP, "value as the output", x @ W.W_V),
+    ],
+)  # fmt: skip
+def test_the_steps_compute_what_they_say(ordering, part, right):
+    np.testing.assert_allclose(with_step(ordering, part), right, **FLOAT32)
+
+
+def test_decoys_that_follow_other_steps_compute_what_they_say():
+    run = {step.text: step.run for o in ORDERINGS.values() for step in o.steps if step.decoy}
+    own, every = hidden(H), hidden(X).sum(axis=0)
+    mixed = run["Add the hidden vectors of all positions to that of the current token."]
+    np.testing.assert_allclose(mixed(own, X), own + every, **FLOAT32)
+    mean = run["Take the mean of the outputs of all layers, last row, and apply the final norm."]
+    right = reference.layer_norm((OUTPUTS[0][-1] + OUTPUTS[1][-1]) / 2, np.ones(4), np.zeros(4))
+    np.testing.assert_allclose(mean(*OUTPUTS), right, **FLOAT32)
+    first = run["Take the first token's row of the output of layer 2, and apply the final norm."]
+    right = reference.layer_norm(OUTPUTS[1][0], np.ones(4), np.zeros(4))
+    np.testing.assert_allclose(first(OUTPUTS[1]), right, **FLOAT32)
+    lost = run["Put the new key in the place of the last one in the cache."]
+    np.testing.assert_array_equal(lost(K_old, x), [*K_old[:-1], x])
+
+
+def test_a_message_shows_what_came_and_what_should():
+    def shown(array):
+        return ", ".join(f"{value:.2f}" for value in array[:3]).replace("-", "−")
+
+    with pytest.raises(Wrong) as refused:
+        t01.ONE_LAYER.judge("E I F C D A B H")
+    assert str(refused.value).endswith(
+        "never sees the left context. With your steps the vector that leaves the layer is "
+        f"({shown(leaves(hidden(X[-1])))}, …); by the definition it is "
+        f"({shown(leaves(hidden(H)))}, …)."
+    )
+
+
+def test_a_step_that_nothing_needs_must_be_there_too():
+    two = Ordering(
+        given={"a": np.ones(2)},
+        words={"b": "the double", "c": "the triple"},
+        goals=("b",),
+        steps=(
+            Step("Double.", ("a",), "b", lambda a: 2 * a),
+            Step("Triple.", ("a",), "c", lambda a: 3 * a),
+            Step("Halve.", ("a",), "h", lambda a: a / 2, decoy="Nothing is halved."),
+        ),
+        seed=0,
+    )
+    letter = {step.text: letter for letter, step in two.lettered.items()}
+    with pytest.raises(Wrong, match="none of them has made the triple"):
+        two.judge(letter["Double."])
+    assert two.judge(letter["Triple."] + letter["Double."]).startswith("All 2 steps ran")

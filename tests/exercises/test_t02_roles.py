@@ -84,6 +84,53 @@ def test_the_lines_of_a_message_run_alone_and_print_its_numbers(name, answer):
         assert np.isclose(printed, number, rtol=0, atol=0.0051).any(), (number, printed)
 
 
+# --- How a prediction is read and refuted ---
+
+MOVING = roles.Moving((1, 2, 3), "output", (1, 3))
+NUMBERS = roles.Factor("one", "two")
+LAYERS = roles.FirstLayer(3, "it")
+
+
+@pytest.mark.parametrize(("kind", "value", "found", "fault"), [
+    (MOVING, {2}, {1: 0, 2: 1, 3: 0}, ""),
+    (MOVING, {2}, {1: 0, 2: 0, 3: 1}, "you name output 2, which moved by 0.00."),
+    (MOVING, set(), {1: 0, 2: 0, 3: 1}, "you leave out output 3, which moved by 1.00."),
+    (roles.YesNo("it"), True, 1.5, ""),
+    (roles.YesNo("it"), False, 1.5, "you say that it stays as it is. It moved by 1.50."),
+    (roles.YesNo("it"), True, 0, "you say that it moves. It moved by 0.00."),
+    (LAYERS, 2, (0, 1, 1), ""),
+    (LAYERS, 0, (0, 0, 0), ""),
+    (LAYERS, 1, (0, 1, 2), "you say 1. After 1 layer it has moved by 0.00."),
+    (LAYERS, 3, (0, 1, 2), "you say 3. After 2 layers it has moved by 1.00."),
+    (LAYERS, 0, (0, 1, 2), "you say never. After 3 layers it has moved by 2.00."),
+    (NUMBERS, 4.0, (1000, 3600), ""),
+    (NUMBERS, 2, (1000, 3600), "you say that it grows by the factor 2. Counted were 1,000 "
+                               "multiply-adds for one and 3,600 for two."),
+])  # fmt: skip
+def test_what_was_measured_refutes_a_prediction(kind, value, found, fault):
+    assert kind.refute(kind.read(value), found) == fault
+
+
+@pytest.mark.parametrize(("kind", "value", "words"), [
+    (MOVING, 1, "such as [1, 3], or [] where nothing moves; it is 1."),
+    (MOVING, [4], "it should hold some of 1, 2, 3; it holds 4."),
+    (MOVING, [True], "a list, tuple or set of whole numbers"),
+    (NUMBERS, 0, "above 0 and below 1000, such as 3; it is 0."),
+    (NUMBERS, 1000, "above 0 and below 1000, such as 3; it is 1000."),
+    (NUMBERS, True, "it is True."),
+    (LAYERS, 4, "from 1 to 3, or 0 for never; it is 4."),
+    (LAYERS, -1, "from 1 to 3, or 0 for never; it is -1."),
+    (LAYERS, "2", "it is '2'."),
+])  # fmt: skip
+def test_what_is_no_prediction_is_malformed(kind, value, words):
+    with pytest.raises(Malformed, match=re.escape(words)):
+        kind.read(value)
+
+
+def test_the_limits_of_a_factor():
+    assert [NUMBERS.read(value) for value in (1, 0.5, 999.5)] == [1, 0.5, 999.5]
+
+
 # --- What is right, derived a second time and by hand ---
 
 

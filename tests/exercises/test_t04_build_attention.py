@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lib import attention, reference
-from lib.exercises import Malformed, NotRight, Unanswered, Wrong, check
+from lib.exercises import Malformed, NotRight, Unanswered, Wrong, building, check
 from lib.exercises import t04_build_attention as t04
 from lib.exercises.building import Building, Given, Rung, numbers, plain
 
@@ -107,7 +107,44 @@ def test_a_remark_names_the_rows_that_differ():
             out[1, 0] += 1
         return out
 
-    assert message(second_row_wrong).endswith("Only row 1 differ.")
+    assert message(second_row_wrong).endswith("Only row 1 differs.")
+
+
+def test_several_rows_that_differ_are_listed():
+    want = np.arange(12.0).reshape(4, 3)
+    got = want + np.array([[0, 0, 0], [0, 1, 0], [0, 0, 2], [0, 0, 0]])
+    assert list(building._remarks(got, want)) == ["Only rows 1 and 2 differ."]
+
+
+@pytest.mark.parametrize(("gap", "size", "close"), [
+    (0.9e-5, 0, True), (1.2e-5, 0, False), (1.2e-5, 0.5, False), (1.2e-5, 1.5, True),
+])  # fmt: skip
+def test_the_tolerance_is_relative_to_the_largest_and_to_one_at_least(gap, size, close):
+    want = np.array([0.0, size])
+    assert building._close(want + np.array([gap, 0]), want, building.TOLERANCE) is close
+
+
+@pytest.mark.parametrize(("value", "line"), [
+    (np.array([1 / 3, -1e-9, 2]), "    x = [0.333, 0.   , 2.   ]"),
+    (np.arange(24.0), "    x = [ 0.,  1.,  2.,  3.,  4.,  5.,  6.,  7.,  8.,  9., 10., 11., 12., "
+                      "13., 14., 15., 16.,\n         17., 18., 19., 20., 21., 22., 23.]"),
+    (np.arange(25.0), "    x = [ 0.,  1., ..., 23., 24.]  shape (25,)"),
+    (np.zeros((0, 2)), "    x = []  shape (0, 2)"),
+    (np.array([1e5, 1e-3]), "    x = [100000.   ,      0.001]"),
+    ([np.ones(2), 3.0], "    x = [[1., 1.], 3.]"),
+    (0.25, "    x = 0.25"),
+])  # fmt: skip
+def test_arguments_are_shown_in_lines_that_fit(value, line):
+    assert building._line("x = ", value) == line
+
+
+def test_a_factor_needs_two_numbers_that_are_not_zero():
+    want = np.array([0.0, 2, 4])
+    assert building._ratio(want * 3, want) == 3
+    assert building._ratio(np.array([0.0, 6]), np.array([0.0, 2])) is None
+    assert building._ratio(want * 3 + np.eye(3)[0], want) is None
+    assert building._ratio(want * 0, want) is None
+    assert building._ratio(want * np.array([1, 3, 3.1]), want) is None
 
 
 class AlwaysEqual:
@@ -174,11 +211,12 @@ def test_plain_numbers_in_any_wrapping_are_taken(value):
         ("f", "type str"),
         (np.zeros(3), "Hand it over by its name, without calling it"),
         (3.0, "Hand it over by its name, without calling it"),
-        (int, "type the class int"),
+        (int, f"should be {TWICE.form}; it is the class int."),
         (AlwaysEqual(), "type AlwaysEqual"),
     ],
 )
 def test_what_is_not_a_function_is_malformed(answer, words):
+    assert TWICE.form == "a function twice(x, f), with your code as its body"
     assert words in message(answer, kind=Malformed)
 
 

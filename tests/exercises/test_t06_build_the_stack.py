@@ -1,5 +1,7 @@
 """Exercise 06: right functions pass, each mistake gets its message; an attention in the model."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -90,3 +92,54 @@ def test_the_token_seen_in_the_cache_is_counted():
     np.testing.assert_allclose(out, [3, 3], rtol=0, atol=1e-12)  # mean of (6, 0), (0, 3), (3, 6)
     np.testing.assert_array_equal(V, [[6, 0], [0, 3], [3, 6]])
     np.testing.assert_array_equal(K[-1], [3, 6])
+
+
+# --- The attention in the model, call by call, on a model of two layers of three heads ---
+
+
+@pytest.fixture
+def small(monkeypatch):
+    config = SimpleNamespace(L=2, H=3)
+    monkeypatch.setattr(t06, "model", lambda: SimpleNamespace(config=config))
+
+
+def heads(seed):
+    return np.random.default_rng(seed).standard_normal((3, 2, 4)).astype(np.float32)
+
+
+def test_each_call_is_compared_with_the_definition(small):
+    watched = t06.InTheModel(reference.attend_causal)
+    for seed in range(5):
+        out = watched(*heads(seed))
+        assert out.dtype == np.float32
+        np.testing.assert_allclose(out, reference.attend_causal(*heads(seed)), rtol=1e-6)
+    assert (watched.calls, watched.fault) == (5, "")
+
+
+@pytest.mark.parametrize(("size", "off", "fault"), [
+    (1, 0.9e-4, ""), (1, 1.2e-4, "layer 2, head 2"), (100, 0.9e-2, ""), (100, 2e-2, "row 1"),
+    (0.01, 0.9e-4, ""),
+])  # fmt: skip
+def test_a_difference_counts_beyond_a_ten_thousandth_of_the_largest(small, size, off, fault):
+    def almost(Q, K, V):
+        out = reference.attend_causal(Q, K, V)
+        out[1, 2] += off
+        return out
+
+    Q, K, V = heads(1)
+    V = np.full_like(V, size)
+    watched = t06.InTheModel(almost)
+    watched.calls = 10  # one pass of six heads, and four of the next
+    watched(Q, K, V)
+    assert fault in watched.fault
+    assert bool(watched.fault) == bool(fault)
+    if fault:
+        first = watched.fault
+        assert f"row 1 should begin [{size}.0, {size}.0, {size}.0]" in first
+        watched(Q, K, V)
+        assert watched.fault == first  # the first difference is the one that is told
+
+
+def test_four_numbers_draw_four_tokens():
+    rung = next(rung for rung in t06.NEXT_TOKEN.rungs if rung.mechanism == "the temperature")
+    assert rung.run(t06.next_token, *rung.arguments).tolist() == [1, 0, 0]

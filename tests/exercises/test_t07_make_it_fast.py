@@ -47,7 +47,9 @@ def test_an_empty_kernel_is_unanswered():
 def test_where_numba_is_missing_a_plain_loop_is_enough(monkeypatch, capsys):
     monkeypatch.setattr("lib.exercises.work.NUMBA", False)
     check("07.attend", source_of(RIGHT["07.attend"]))
-    assert "07.attend: right." in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert said.startswith("07.attend: right.")
+    assert said.endswith("Numba is not here, so it was not compiled.\n")
 
 
 def test_where_nothing_is_compiled_a_kernel_is_a_plain_loop_and_right(monkeypatch, capsys):
@@ -75,6 +77,43 @@ def test_the_bounds_are_far_from_the_ridge():
         assert slow > 2 * fast
     assert "".join(case.bound for case in t07.CASES) == "MMAMAA"
     assert t07.CASES[0].bytes == 2 * 4096 * 64 * 4
+
+
+def test_the_cases_of_the_bound_are_counted():
+    W_1 = 576 * 1536
+    counted = [(case.multiply_adds, case.bytes) for case in t07._cases()]
+    assert counted == [
+        (2 * 4096 * 64, 2 * 4096 * 64 * 4),
+        (W_1, 4 * W_1 + 4 * 576 + 4 * 1536),
+        (4096 * 4097 // 2 * 2 * 64, 4 * 4096 * 64 * 4),
+        (W_1, W_1 + 4 * 576 + 4 * 1536),
+        (256 * W_1, 4 * W_1 + 256 * 4 * (576 + 1536)),
+        (16 * W_1, W_1 + 16 * 4 * (576 + 1536)),
+    ]
+    assert [(case.multiply_adds, case.bytes) for case in t07.CASES] == counted
+
+
+def test_what_attention_may_do_on_21_pairs():
+    limits = t07._limits(21, 6, 7)
+    assert [(limit.needed, limit.allowed) for limit in limits] == [
+        (273, 294),
+        (21, 21),
+        (21, 42),
+        (42, 126),
+        (42, 84),
+    ]
+    tally = counted(attention._attend_causal, dict(zip(
+        ("Q", "K", "V", "weights", "out"),
+        (*t07.CAUSAL.inputs, np.ones((6, 6)), np.ones((6, 7))), strict=True)))  # fmt: skip
+    for limit, kept in zip(limits, t07.CAUSAL.limits, strict=True):
+        assert (limit.needed, limit.allowed) == (kept.needed, kept.allowed)
+        assert limit.measure(tally) <= limit.allowed
+
+
+def test_what_a_kernel_gets_is_float32():
+    assert t07.array([1, 2.5]).dtype == t07.numbers(1, 2, 3).dtype == np.float32
+    np.testing.assert_array_equal(t07.array([1, 2.5], [3, 4]), [[1, 2.5], [3, 4]])
+    assert t07.numbers(1, 2, 3).shape == (2, 3)
 
 
 # --- Counting ------------------------------------------------------------------------------------
@@ -221,3 +260,37 @@ def test_one_pass_names_the_key_that_was_read_too_early():
     assert t07.one_pass(tally).startswith("It reads key 2 before it has used value 1")
     tally.reads[3:] = [("V", t07.D_V), ("K", 2 * t07.D)]
     assert t07.one_pass(tally) == ""
+
+
+def factorial(n, out):
+    out[0] = own(n)
+
+
+def own(n):
+    if n < 2:
+        return 1.0
+    return n * own(n - 1)
+
+
+def test_a_function_that_calls_itself_has_one_twin():
+    tally = Tally()
+    out = counting.counting("out", np.zeros(1), tally)
+    twin(factorial, counting.tools(tally))(Number(4.0, tally), out)
+    assert out.values.tolist() == [24]
+    assert tally.done["multiplications"] == 3
+
+
+def arrays(out):
+    parts = (np.zeros(2), np.empty((1, 2)), np.ones(2), np.full(2, 7.0))
+    like = (np.zeros_like(out), np.empty_like(out))
+    out[0] = parts[0][1] + parts[2][0] + parts[3][1]
+    out[1] = like[0][1] + len(like[1]) + parts[1].shape[1]
+
+
+def test_new_arrays_hold_what_they_say():
+    tally = Tally()
+    out = counting.counting("out", np.full(2, 5.0), tally)
+    assert out.dtype == np.float32
+    twin(arrays, counting.tools(tally))(out)
+    assert out.values.tolist() == [0 + 1 + 7, 0 + 2 + 2]
+    assert counting.number(tally).value == 0

@@ -30,7 +30,8 @@ GROUPS = {
     "core": (
         [f"lib/{name}.py" for name in CORE],
         [f"tests/test_{name}.py" for name in CORE if name != "reference"]
-        + ["tests/test_jit.py", "tests/test_roads.py", "tests/laws", "tests/witnesses"],
+        + ["tests/test_jit.py", "tests/test_roads.py", "tests/engine/test_sampling.py"]
+        + ["tests/laws", "tests/witnesses"],
     ),
     "exercises": (["lib/exercises"], ["tests/exercises"]),
     "grading": ([f"lib/grading/{name}.py" for name in GRADING], ["tests/grading"]),
