@@ -208,11 +208,11 @@ class _Process:
 
     def judge(self, left: Sequence[Question], give: Callable) -> tuple[str, str]:
         """Judge what is left; return the task at which the process ended, and why, if it did."""
-        blamed = ""
+        blamed, what = "", "The process for your code did not start"
         try:
             with self.session.within(remote.START):
                 self.session.wait_until_ready()
-            self.in_cell = True
+            self.in_cell, what = True, "Its answer cell did not end"
             with self.session.within(self.rules.seconds):
                 for statement in self.support:
                     self.session.request("cell", source=statement)
@@ -222,7 +222,7 @@ class _Process:
                 if "raised" in reply:
                     said = ": ".join(part for part in remote.words_of(reply) if part)
                     self.failed[blamed] = f"Its answer cell does not run: {said}."
-            self.in_cell = False
+            self.in_cell, what = False, "Your code did not return"
             for question in left:
                 blamed = question.task
                 with self.session.within(self.rules.seconds):
@@ -231,7 +231,6 @@ class _Process:
                     message = f"{self.failed[question.task]}\n{message}"
                 give(question, word, message)
         except remote.Gone as gone:
-            what = "Its answer cell did not end" if self.in_cell else "Your code did not return"
             return blamed, f"{what}: {gone}."
         return "", ""
 
