@@ -5,7 +5,7 @@ import re
 import pytest
 
 from lib.errors import CourseError
-from lib.exercises import check
+from lib.exercises import Malformed, check
 from lib.exercises.judging import listed, quoted, tasks_of
 from tests.exercises.caught import answer_files, verdict
 
@@ -58,3 +58,15 @@ def test_words_in_a_list():
     assert listed(["a"]) == "a"
     assert listed(iter("abc")) == "a, b and c"
     assert quoted(["a", "b"]) == '"a" and "b"'
+
+
+@pytest.mark.parametrize("module", ["ipywidgets", "ipywidgets.widgets.widget", "anywidget"])
+def test_a_widget_is_no_answer(module):
+    base = type("Widget", (), {"__module__": module})
+    with pytest.raises(Malformed, match=r"the answer is a widget\. A widget helps to find"):
+        check("01.one_query", type("Mine", (base,), {})())
+
+
+def test_what_has_widget_in_its_name_is_judged_as_anything_else():
+    with pytest.raises(Malformed, match="it is of type Mine"):
+        check("01.one_query", type("Mine", (), {"__module__": "my_ipywidgets.ipywidgets"})())

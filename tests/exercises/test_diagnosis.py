@@ -31,6 +31,32 @@ def test_what_moves_by_less_than_the_tolerance_does_not_count(part, holds):
     assert diagnosis.ffn_mixes_positions(made(ffn_step=mixing(part))).holds is holds
 
 
+@pytest.mark.parametrize(("silent", "first_alone", "some_early", "none_heard"), [
+    ([], False, False, False),
+    ([0], True, False, False),
+    ([0, 1], False, True, False),
+    ([0, 1, 2], False, True, False),
+    ([1], False, False, False),
+    ([1, 2], False, False, False),
+    ([0, 1, 2, 3], False, False, True),
+])  # fmt: skip
+def test_which_tokens_move_no_later_position(silent, first_alone, some_early, none_heard):
+    # Of five tokens the last has no position after it.
+    heard = np.tril(np.ones((5, 5)))
+    for token in silent:
+        heard[token + 1 :, token] = 0
+    layer = made(attention_step=lambda X: heard @ X)
+    layer.X = np.arange(10.0).reshape(5, 2)
+    assert diagnosis.first_token_unseen(layer).holds is first_alone
+    assert diagnosis.early_tokens_unseen(layer).holds is some_early
+    assert diagnosis.no_left_context(layer).holds is none_heard
+    words = diagnosis.first_token_unseen(layer).words
+    listed = ", ".join(map(str, silent))
+    assert words.endswith(
+        f"are: {listed}" if silent else "every token moves the positions after it"
+    )
+
+
 @pytest.mark.parametrize(("gap", "holds"), [(0.5, False), (2.0, True)])
 def test_a_residual_is_missing_by_more_than_the_tolerance(gap, holds):
     layer = made(ffn_step=np.zeros_like, second_half=lambda H: H + gap)

@@ -114,6 +114,9 @@ def test_several_rows_that_differ_are_listed():
     want = np.arange(12.0).reshape(4, 3)
     got = want + np.array([[0, 0, 0], [0, 1, 0], [0, 0, 2], [0, 0, 0]])
     assert list(building._remarks(got, want)) == ["Only rows 1 and 2 differ."]
+    every = np.array([[0, 0, 1], [0, 1, 0], [0, 0, 2], [3, 0, 0]])
+    assert list(building._remarks(want + every, want)) == []
+    assert list(building._remarks(got[1:2], want[1:2])) == []  # there is but one
 
 
 @pytest.mark.parametrize(("gap", "size", "close"), [

@@ -294,3 +294,25 @@ def test_new_arrays_hold_what_they_say():
     twin(arrays, counting.tools(tally))(out)
     assert out.values.tolist() == [0 + 1 + 7, 0 + 2 + 2]
     assert counting.number(tally).value == 0
+
+
+def largest(x, out):
+    out[0] = np.maximum(x[0], x[1]) + np.fmax(x[0], x[1])
+    out[1] = np.minimum(x[0], x[1]) + np.fmin(x[0], x[1])
+    out[2] = np.abs(x[0]) + np.fabs(x[0]) + np.absolute(x[0])
+    out[3] = np.exp2(x[1]) + np.float32(x[1]) + np.float64(x[1])
+
+
+def test_functions_of_single_numbers():
+    tally = Tally()
+    x, out = (counting.counting(k, v, tally) for k, v in
+              (("x", np.array([-2.0, 3.0])), ("out", np.zeros(4))))  # fmt: skip
+    twin(largest, counting.tools(tally))(x, out)
+    assert out.values.tolist() == [6, -4, 6, 14]
+    assert tally.done["comparisons"] == 4
+    assert tally.done["exponentials"] == 1
+
+
+def test_what_is_no_array_is_given_as_it_is():
+    assert counted(lambda n, out: out.fill(n), {"n": 3, "out": np.zeros(2)}).reads == []
+    assert counting.counting("n", 3, Tally()) == 3

@@ -1,5 +1,6 @@
 """How a kernel is judged where it compiles, step by step, without compiling one."""
 
+import dataclasses
 import warnings
 from types import SimpleNamespace
 
@@ -47,6 +48,17 @@ def test_a_compiled_kernel_gives_what_its_source_gives():
 def test_another_result_of_the_compiled_kernel_is_wrong(gap):
     with pytest.raises(Wrong, match="compiled, does not give what it gives as plain Python"):
         judge(off_by(gap))
+
+
+def test_the_gap_is_relative_to_the_largest_number():
+    large = dataclasses.replace(
+        t07.ATTEND, inputs=(*t07.ATTEND.inputs[:2], 100 * t07.ATTEND.inputs[2])
+    )
+    most = np.abs(t07.reference.attend(*large.inputs)).max()
+    assert most > 10
+    large._judge_compiled(off_by(0.9 * most * work.TOLERANCE))
+    with pytest.raises(Wrong, match="compiled, does not give"):
+        large._judge_compiled(off_by(1.2 * most * work.TOLERANCE))
 
 
 def test_a_kernel_that_was_not_compiled_after_all_is_wrong():
