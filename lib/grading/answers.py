@@ -75,7 +75,7 @@ def _of_marked(question: Question, mine: list[Cell], cells: Sequence[Cell]) -> F
     binding = [cell for cell in mine if _binds(cell.source, question.variable)]
     different = _different(binding)
     if len(different) > 1:
-        return Found(word=MALFORMED, message=_several(question, len(different)))
+        return None  # none is guessed: all cells are asked
     whole = _joined(mine[0], question, cells)
     if whole and not (binding and _complete(binding[0], question, cells)):
         return Found(whole, note=f"Its answer cell, {question.answer}, was split; it was joined.")

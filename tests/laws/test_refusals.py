@@ -147,6 +147,8 @@ def silent_attend(q, K, V):
 )
 def test_the_law_of_finite_arguments_finds(name, wrong):
     operation = OPERATIONS[name]
+    if name == "attend" and not COMPILED:
+        pytest.skip("only NaN is drawn then, which no weight hides")
     if name == "ffn":
         operation = operation._replace(others=st.just({"activation": "relu"}))
     assert catches(check_refused, wrong, spoiled_calls(operation))
