@@ -55,13 +55,16 @@ def as_weight(name, value, shape):
 
 
 def check_result(result, **weights):
-    """Return ``result`` if it is finite; otherwise name the weight that spoiled it.
+    """Return ``result`` as float32, if all of it is finite; otherwise name what spoiled it.
 
     Raises
     ------
     CourseError
         A weight holds NaN or infinity, or the result is too large for float32.
     """
+    if result.dtype != np.float32:
+        with np.errstate(over="ignore"):  # said in words below
+            result = result.astype(np.float32)
     if all_finite(result):
         return result
     refuse_infinite(**weights)

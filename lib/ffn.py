@@ -124,7 +124,7 @@ def swiglu(X, W_gate, W_up, W_down):
     W_down = as_weight("W_down", W_down, (W_gate.shape[1], "d_out"))
     with np.errstate(over="ignore", invalid="ignore"):
         gate, up = X @ W_gate, X @ W_up
-        hidden = _gated(gate, up) if NUMBA else (reference.silu(gate) * up).astype(np.float32)
+        hidden = _gated(gate, up) if NUMBA else reference.silu(gate) * up
         out = hidden @ W_down
     return check_result(out, W_gate=W_gate, W_up=W_up, W_down=W_down)
 

@@ -24,7 +24,7 @@ if NUMBA:  # the blocks go without, the engine's vectors do not
     from lib.engine.simd import atomic_add
 
 BLOCK = 32
-PIECE = 24 * 1024  # bytes of weights that a thread takes at a time, as in the engine
+PIECE = 24 * 1024  # bytes of weights that a thread takes at a time
 
 
 # ------------------------------------------------------------------ blocks of few bits
