@@ -181,8 +181,14 @@ def _emit_load(b, array, at):
 
 def _emit_store(b, array, at, x):
     if array.dtype != types.float32:
-        x = b.fptrunc(x, ir.VectorType(HALF, LANES))
+        x = _to_half(b, x, ir.VectorType(HALF, LANES))
     b.store(x, array.to(x.type, at), align=2)
+
+
+def _to_half(b, x, kind):
+    if not HALVES:  # LLVM would call a function that is nowhere, and the process would die
+        raise NotImplementedError("this processor has no instruction that makes float16 numbers")
+    return b.fptrunc(x, kind)
 
 
 def _emit_load_half(b, array, at):
@@ -241,7 +247,7 @@ def spread_four(array, at):
 
 def _emit_put(b, array, at, x):
     if array.dtype != types.float32:
-        x = b.fptrunc(x, HALF)
+        x = _to_half(b, x, HALF)
     b.store(x, array.to(x.type, at), align=2)
 
 
