@@ -51,11 +51,15 @@ def tell(python):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__.partition("\n")[0], epilog="What stands after -- goes to pytest."
+    )
     parser.add_argument("which", choices=RESOLUTION)
     parser.add_argument("--python", default=f"{sys.version_info[0]}.{sys.version_info[1]}")
-    parser.add_argument("rest", nargs="*", help="what pytest gets; the whole suite if nothing")
-    asked = parser.parse_args()
+    mine, rest = sys.argv[1:], []
+    if "--" in mine:
+        mine, rest = mine[: mine.index("--")], mine[mine.index("--") + 1 :]
+    asked = parser.parse_args(mine)
     if not shutil.which("uv"):
         parser.error("uv is not on the path: pip install uv")
     with tempfile.TemporaryDirectory(prefix="versions-") as name:
@@ -64,9 +68,7 @@ def main():
         # What old packages say of newer ones is no fault of the course.
         quiet = ["-W", "ignore::DeprecationWarning"] if asked.which == "lowest" else []
         env = os.environ | {"PATH": os.pathsep.join([str(python.parent), os.environ["PATH"]])}
-        return subprocess.run(
-            [python, "-m", "pytest", *quiet, *asked.rest], cwd=ROOT, env=env
-        ).returncode
+        return subprocess.run([python, "-m", "pytest", *quiet, *rest], cwd=ROOT, env=env).returncode
 
 
 if __name__ == "__main__":
