@@ -198,7 +198,12 @@ def test_checks_by_themselves():
     assert positive("t", 0, zero=True) == 0.0
     with pytest.raises(CourseError, match="^t should be at least zero; it is -1"):
         positive("t", -1, zero=True)
-    assert check_result(gain, W=np.array([np.nan])) is gain
+    single = np.float32(gain)
+    assert check_result(single, W=np.array([np.nan])) is single
+    assert check_result(gain).dtype == np.float32
+    np.testing.assert_array_equal(check_result(gain), single)
+    with pytest.raises(CourseError, match="^the result should fit into float32"):
+        check_result(np.array([1.0, 1e39]))  # finite as it comes, but not in float32
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
