@@ -120,7 +120,7 @@ assert np.allclose(attend([1.0], [[0.0], [0.0]], [[2.0], [4.0]]), [3.0])
 """
 
 
-def test_kernels_run_where_no_cache_can_be_written():
+def test_kernels_run_where_no_cache_can_be_written(compiled):
     subprocess.run([sys.executable, "-c", UNWRITABLE], check=True, cwd=ROOT)
 
 

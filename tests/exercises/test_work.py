@@ -18,6 +18,7 @@ attend = source_of(RIGHT["07.attend"])
 @pytest.fixture(autouse=True)
 def compiling(monkeypatch):
     monkeypatch.setattr(work, "_compiles", lambda: True)
+    monkeypatch.setattr(work, "attention", SimpleNamespace(_attend=object()))  # no plain function
 
 
 def judge(compiled):
@@ -84,8 +85,7 @@ def test_the_compiler_s_message_is_cut_to_the_lines_that_name_the_fault():
     )
 
 
-def test_a_function_without_its_decorator_is_plain_python(monkeypatch):
-    monkeypatch.setattr(work, "attention", SimpleNamespace(_attend=object()))
+def test_a_function_without_its_decorator_is_plain_python():
     with pytest.raises(Wrong, match="but it is plain Python"):
         t07.ATTEND.judge(attend)
 

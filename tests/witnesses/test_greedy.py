@@ -32,7 +32,7 @@ def model():
 
 
 @pytest.fixture(scope="module")
-def fast():
+def fast(compiled):
     pytest.importorskip("numba")
     from lib.engine.fast import load_fast
 
