@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import textwrap
+from types import SimpleNamespace
 
 import nbformat
 import pytest
@@ -194,6 +195,29 @@ def test_a_check_cell_has_one_form(text):
     with pytest.raises(CourseError, match="a check cell should be"):
         checking.check_arguments(text)
     assert checking.check_arguments('check("01.a_b", x_1)\n') == ("01.a_b", "x_1")
+
+
+@pytest.mark.parametrize(("name", "text", "word"), [
+    ("Unanswered", "so", UNANSWERED),
+    ("Malformed", "so", MALFORMED),
+    ("Wrong", "so", WRONG),
+    ("NameError", "name 'mine' is not defined", MALFORMED),
+    ("NameError", "name 'other' is not defined", WRONG),
+    ("KeyError", "'mine'", WRONG),
+])  # fmt: skip
+def test_what_a_check_raised_has_its_word(name, text, word):
+    question = SimpleNamespace(variable="mine")
+    found, message = checking._of_check(SimpleNamespace(name=name, text=text), question)
+    assert found == word
+    assert text in message or message == "Its answer cell should give `mine` a value."
+
+
+def test_a_kernel_that_does_not_start_is_no_answer_s_fault(mine, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("no kernel")
+
+    monkeypatch.setattr(notebooks, "kernel", broken)
+    assert set(judge(mine).values()) == {(WRONG, "The kernel did not start: no kernel")}
 
 
 # --- judging: rows 17, 22, 23 and 25 of the known faults -----------------------------------------

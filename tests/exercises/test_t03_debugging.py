@@ -141,3 +141,8 @@ def test_the_table_has_every_code_once():
 def test_the_form_shows_no_evidence():
     for diagnosis in DIAGNOSES.values():
         assert not [code for code in EVIDENCE if code in diagnosis.form]
+
+
+def test_the_form_asks_for_a_layer_where_one_is_to_be_found():
+    for diagnosis in DIAGNOSES.values():
+        assert ('"layer": 1' in diagnosis.form) is diagnosis.finds_layer

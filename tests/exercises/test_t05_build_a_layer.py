@@ -61,3 +61,14 @@ def test_a_message_about_a_layer_says_what_was_taken_out():
         check("05.layer", lambda X, w: 2 * X)
     assert "w = a layer with d = 3, d_ff = 5; zero: W_O, W_2, b_2" in str(caught.value)
     assert "Every number is 2 times what it should be." in str(caught.value)
+
+
+def test_weights_that_are_changed_in_place_are_named():
+    def spoils(X, w):
+        out = t05.LAYER.definition(X, w)
+        w.b_2[0] += 1
+        return out
+
+    with pytest.raises(NotRight, match="layer changes its argument w in place; work on a copy"):
+        check("05.layer", spoils)
+    assert t05.LAYER.rungs[0].arguments[1].b_2[0] == 0
