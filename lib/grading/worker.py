@@ -14,6 +14,7 @@ import os
 import sys
 import types
 import warnings
+from importlib.machinery import ModuleSpec  # in `find_spec` the import would ask `find_spec`
 
 import numpy as np
 import wire  # lies beside this file, and so does `twins`
@@ -276,8 +277,6 @@ class Nothing:
     @staticmethod
     def find_spec(name, path=None, target=None):
         """Return where to find a module of the exercises: here."""
-        from importlib.machinery import ModuleSpec
-
         if name.partition(".exercises")[0] == "lib" and name != "lib":
             return ModuleSpec(name, Nothing, is_package=True)
         return None
