@@ -312,7 +312,8 @@ def test_a_model_of_fewer_layers_is_the_beginning_of_the_larger_one(model, token
         fewer, more = load(model._replace(untied=False)), load(larger)
         found = plainly(more.hidden)(tokens)
         np.testing.assert_array_equal(found[: model.L + 1], plainly(fewer.hidden)(tokens))
-        assert (found[-1] != found[-2]).any()
+        # What a layer adds is normed: beside much larger vectors it is less than a rounding.
+        assert model.embedded > 1e4 or (found[-1] != found[-2]).any()
 
 
 # --- The plain engine, which agrees up to rounding ------------------------------------------------
