@@ -270,7 +270,7 @@ def test_every_unsolved_exercise_fails_task_by_task(solution, request):
     root = solution.parent.parent
     verdicts = checking.judge(checking.read(deriving.exercise_of(solution), root))
     assert [verdict.task for verdict in verdicts] == list(judging.tasks_of(solution.name[:2]))
-    assert {verdict.word for verdict in verdicts} == {checking.UNANSWERED}
+    assert [verdict for verdict in verdicts if verdict.word != checking.UNANSWERED] == []
 
 
 def test_plain_nbval_fails_at_the_checks_alone_also_where_a_wrong_run_was_saved(root, tmp_path):
