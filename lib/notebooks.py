@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 FOLDER, SOLUTIONS, EXERCISES = "notebooks", "solutions", "exercises"
 CHAPTER = "[0-9][0-9]_*.ipynb"
+MAY_RAISE = "raises-exception"  # the tag of cells that may end with an error
 VARYING = "nbval-ignore-output"  # the tag of cells whose output depends on time or machine
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
@@ -321,13 +322,17 @@ def kernel(
         cell can run.
     """
     from nbclient import NotebookClient
-    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+    from nbclient.exceptions import CellTimeoutError, DeadKernelError
 
+    raised = []  # what the kernel said of an error in the cell that runs
     client = NotebookClient(
         notebook,
         kernel_name="python3",
         kernel_manager_class=_manager_class(),
         timeout=math.ceil(timeout),
+        # Otherwise the kernel passes over cells that reach it right after one that raised.
+        allow_errors=True,
+        on_cell_error=lambda execute_reply, **_: raised.append(execute_reply["content"]),
         # Recent kernels warn of an unencrypted line, which here never leaves the machine.
         extra_arguments=["--log-level=ERROR"],
     )
@@ -335,11 +340,10 @@ def kernel(
 
     def run_cell(index: int, number: int, seconds: float = timeout) -> Fault | None:
         client.timeout = math.ceil(seconds)  # nbclient counts whole seconds
+        cell = notebook.cells[index]
+        raised.clear()
         try:
-            client.execute_cell(notebook.cells[index], index, execution_count=number)
-            return None
-        except CellExecutionError as error:
-            return Fault(_PUBLIC.get(error.ename, error.ename or "Error"), error.evalue)
+            client.execute_cell(cell, index, execution_count=number)
         except BaseException as error:
             client.shutdown_kernel = "immediate"  # a busy kernel would not hear a polite word
             if isinstance(error, CellTimeoutError):
@@ -347,6 +351,10 @@ def kernel(
             if isinstance(error, DeadKernelError):
                 return Fault("", "the kernel died while it ran the cell")
             raise
+        if not raised or MAY_RAISE in cell.metadata.get("tags", []):
+            return None
+        name = raised[0].get("ename") or "Error"
+        return Fault(_PUBLIC.get(name, name), raised[0].get("evalue", ""))
 
     with warnings.catch_warnings():
         # Windows: zmq says that it adds a thread to the event loop, which is what we want.

@@ -253,6 +253,20 @@ def test_a_kernel_gives_each_cell_its_time_and_tells_faults_apart(tmp_path):
     assert notebook.cells[1].execution_count == 7
 
 
+def test_no_cell_is_passed_over_after_one_that_raised(tmp_path):
+    """A kernel that stops at an error throws away what comes before it has noticed its own stop."""
+    turns = 30
+    path = write(tmp_path / "any.ipynb", "x = 0", *["1 / 0", "x += 1"] * turns, "x", "1 / 0")
+    notebook = notebooks.read_notebook(path)
+    notebook.cells[-1].metadata["tags"] = [notebooks.MAY_RAISE]
+    with notebooks.kernel(notebook, tmp_path, 60) as run_cell:
+        faults = [run_cell(k, k) for k in range(1, len(notebook.cells))]
+    assert [str(fault) for fault in faults if fault] == [
+        "ZeroDivisionError: division by zero"
+    ] * turns
+    assert notebook.cells[-2].outputs[0].data["text/plain"] == str(turns)
+
+
 def test_a_kernel_that_does_not_start_is_a_failure(tmp_path, monkeypatch):
     import ipykernel.kernelspec
 
