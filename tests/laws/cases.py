@@ -48,7 +48,7 @@ def law(*strategies, share=1.0):
     return decorate
 
 
-def catches(check, wrong, cases, most=100):
+def catches(check, wrong, cases, most=400):
     """Tell whether a law fails for a wrong function within so many cases.
 
     A law that failed for another reason than what is wrong would prove nothing: the definition

@@ -162,11 +162,16 @@ def test_attention_weights(case):
     check_float32(plainly(attention_weights)(q, K.passed), right[0])
 
 
+def taken(*arrays):
+    """Return arguments as float64, rounded to float32 before, as the core takes them."""
+    return reference.float64(*map(as_32, arrays))
+
+
 def attention_like(scale=lambda d, d_v: np.sqrt(d), mask=0, weights=lambda a: a, late=0):
     """Return causal attention with one of its parts replaced."""
 
     def wrong(Q, K, V):
-        Q, K, V = reference.float64(Q, K, V)
+        Q, K, V = taken(Q, K, V)
         m, n = len(Q), len(K)
         visible = np.arange(n) <= np.arange(n - m, n)[:, None] + mask
         visible[:, 0] = True
@@ -248,9 +253,9 @@ def test_ffn(case):
 
 
 def ffn_like(X, W_1, b_1, W_2, b_2, activation, phi=None, bias=True, order=1):
-    W_1, b_1, W_2, b_2 = reference.float64(W_1, b_1, W_2, b_2)
+    X, W_1, b_1, W_2, b_2 = taken(X, W_1, b_1, W_2, b_2)
     phi = phi or reference.ACTIVATIONS[activation]
-    hidden = phi(reference.float64(X) @ W_1 + b_1)[..., ::order]
+    hidden = phi(X @ W_1 + b_1)[..., ::order]
     return fitting(hidden @ W_2 + bias * b_2)
 
 
@@ -338,7 +343,7 @@ def test_swiglu(case):
 
 
 def swiglu_like(X, W_gate, W_up, W_down, gate=reference.silu):
-    X, W_gate, W_up, W_down = reference.float64(X, W_gate, W_up, W_down)
+    X, W_gate, W_up, W_down = taken(X, W_gate, W_up, W_down)
     return fitting((gate(X @ W_gate) * (X @ W_up)) @ W_down)
 
 
@@ -393,10 +398,10 @@ def test_layer_norm(case):
 def norm_like(X, gain, *bias, centred=True, root=lambda v, eps, d: np.sqrt(v + eps), gains=1.0):
     """Return a norm with one of its parts replaced; the last argument is eps."""
     *bias, eps = bias
-    X, gain = reference.float64(X, gain)
+    X, gain = taken(X, gain)
     X = X - X.mean(-1, keepdims=True) if bias and centred else X
     N = root((X**2).mean(-1, keepdims=True), eps, X.shape[-1])
-    return as_32((gain + (gains - 1.0)) * X / N + (reference.float64(bias[0]) if bias else 0.0))
+    return as_32((gain + (gains - 1.0)) * X / N + (taken(bias[0]) if bias else 0.0))
 
 
 WRONG_NORMS = {
@@ -465,8 +470,8 @@ def test_rope(case):
 
 
 def rope_like(X, positions, base, pairing, factors, change):
-    factors = 1.0 if factors is None else reference.float64(factors)
-    return as_32(reference.rope(*change(reference.float64(X), positions, base, pairing, factors)))
+    factors = 1.0 if factors is None else taken(factors)
+    return as_32(reference.rope(*change(taken(X), positions, base, pairing, factors)))
 
 
 OTHER = {"halves": "interleaved", "interleaved": "halves"}
@@ -514,7 +519,7 @@ def test_layer(form, case):
 
 
 def layer_like(X, w, norm=reference.layer_norm, first=1.0, second=1.0, swap=False, late=False):
-    X = reference.float64(X)
+    X = taken(X)
     steps = [(reference.attention_step, w.gain_1, w.bias_1, first)]
     steps.append((reference.ffn_step, w.gain_2, w.bias_2, second))
     for step, gain, bias, kept in reversed(steps) if swap else steps:
@@ -570,7 +575,9 @@ def test_stack(case):
 
 # What the wrongs were made from, with nothing changed.
 UNCHANGED = {
-    "softmax": (check_softmax, lambda *a: as_32(reference.softmax(*a)), softmax_cases()),
+    "softmax": (
+        check_softmax, lambda s, *v: as_32(reference.softmax(taken(s), *v)), softmax_cases()
+    ),
     "attention": (check_attend_causal, attention_like(), attention_cases()),
     "ffn": (check_ffn, ffn_like, ffn_cases()),
     "activations": (
