@@ -110,6 +110,7 @@ def test_a_share_has_an_interval():
     assert command.interval(15, 148) == pytest.approx((0.0624, 0.1605), abs=5e-5)
 
 
+@pytest.mark.slow  # the command itself ends with 1 if one does not
 def test_every_explanation_fits_a_mutant():
     files = {file for file, *_ in command.explained()}
     assert files <= {f for names, _ in command.GROUPS.values() for f in command.python_files(names)}
