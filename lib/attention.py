@@ -18,7 +18,7 @@ from lib.errors import CourseError
 from lib.jit import NUMBA, exp, kernel
 
 FLOAT32 = np.dtype(np.float32)
-BLOCK = 64  # queries: their scores over a thousand keys fit into the cache of a core
+BLOCK = 128  # queries: their scores over a thousand keys fit into the cache of a core
 FEW = 8  # queries: fewer of them are faster one by one
 
 
