@@ -1,6 +1,6 @@
 """Try the laws on ever new cases: `python -m tests.laws --minutes 10`.
 
-Each round runs all laws on 20 times as many cases as the suite does, drawn by a new seed. The
+Each round runs all laws on 30 times as many cases as the suite does, drawn by a new seed. The
 first case that breaks a law ends the run; hypothesis has then made it as small as it could.
 """
 
@@ -18,7 +18,7 @@ from tests.laws.cases import DEFAULT, VARIABLE
 def main():
     parser = argparse.ArgumentParser(prog="python -m tests.laws", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10, help="no round starts after these")
-    parser.add_argument("--examples", type=int, default=20 * DEFAULT, help="cases for each law")
+    parser.add_argument("--examples", type=int, default=30 * DEFAULT, help="cases for each law")
     given = parser.parse_args()
     here, start, rounds = Path(__file__).parent, time.monotonic(), 0
     while time.monotonic() - start < 60 * given.minutes or not rounds:

@@ -16,7 +16,7 @@ from hypothesis.errors import HypothesisWarning
 
 from lib.errors import CourseError
 
-VARIABLE, DEFAULT = "LAWS_EXAMPLES", 12
+VARIABLE, DEFAULT = "LAWS_EXAMPLES", 8
 EXAMPLES = int(os.environ.get(VARIABLE, DEFAULT))
 COMPILED = os.environ.get("NUMBA_DISABLE_JIT", "0") == "0"
 in_float64 = pytest.mark.skipif(
