@@ -646,13 +646,15 @@ def _show_prompt(prompt: str) -> None:
 
 # --- course lite ---------------------------------------------------------------------------------
 
+Pyodide = Annotated[
+    Path | None, typer.Option(help="A folder with Pyodide, where its public address is none.")
+]
+
 
 @app.command()
 def lite(
     out: Annotated[Path, typer.Option(help="The folder to write.")] = Path("build/lite"),
-    pyodide: Annotated[
-        Path | None, typer.Option(help="A folder with Pyodide, where its public address is none.")
-    ] = None,
+    pyodide: Pyodide = None,
     port: Annotated[int, typer.Option(help="Where to serve; 0 takes a free one.")] = 8000,
     serve: Annotated[bool, typer.Option(help="Serve what was built, until Ctrl-C.")] = True,
 ) -> None:
@@ -692,9 +694,7 @@ def _say_if_no_pyodide(folder: Path | None) -> None:
 @app.command()
 def site(
     out: Annotated[Path, typer.Option(help="The folder to write.")] = Path("build/site"),
-    pyodide: Annotated[
-        Path | None, typer.Option(help="A folder with Pyodide, where its public address is none.")
-    ] = None,
+    pyodide: Pyodide = None,
     repository: Annotated[
         str, typer.Option(help="Address of the repository, for links to files that are no pages.")
     ] = "",

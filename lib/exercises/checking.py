@@ -32,7 +32,7 @@ WRONG, UNANSWERED, MALFORMED = "not right yet", "not answered", "not in form"
 _WORDS = {"Wrong": WRONG, "Unanswered": UNANSWERED, "Malformed": MALFORMED}
 
 # What keeps a cell from running, or hides that it raised.
-_HIDING_TAGS = {"raises-exception", "skip-execution", "nbval-skip", "nbval-raises-exception"}
+_HIDING_TAGS = {notebooks.MAY_RAISE, "skip-execution", "nbval-skip", "nbval-raises-exception"}
 _HIDING_COMMENT = re.compile(r"^\s*#+\s*NBVAL_(SKIP|RAISES_EXCEPTION)\s*$", re.MULTILINE)
 
 
