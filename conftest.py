@@ -32,7 +32,7 @@ def pytest_collection_modifyitems(items):
 
 
 def interpreted():
-    """Tell whether kernels run as plain Python, by NUMBA_DISABLE_JIT=1: for tests.coverage."""
+    """Tell whether kernels run as plain Python, by NUMBA_DISABLE_JIT=1: `.ci/weekly coverage`."""
     return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
 
 

@@ -1,1 +1,1 @@
-"""Machines that are not like the one at hand: `python -m tests.machines`."""
+"""The course on machines that are not like the one at hand."""

@@ -1,1 +1,0 @@
-"""Mutants: small wrongs put into the code, one at a time, that the tests have to find."""
