@@ -155,7 +155,7 @@ class FastLlama:
         flat = cache.keys.reshape(-1), cache.values.reshape(-1)
         store = kernels.Store(*flat, cache.capacity, cache.values.shape[-1])
         records = self._weights, self._state, store, self._sizes
-        counters = 1 + kernels.SLOTS * (last - first + 1)
+        counters = 1 + kernels.COUNTERS * (last - first + 1)
         layers = first, last, cache.n, tokens, heads, logits
         self._team.run(kernels.forward, counters, *records, *layers)
 
@@ -225,6 +225,7 @@ def new_state(config: LlamaConfig, tokens: int, threads: int) -> kernels.State:
         return kernels.Activations(floats(tokens * width), q, floats(blocks), floats(blocks), width)
 
     half = tokens * config.d_head // 2
+    room = round_up(config.d_head, 16) + kernels.KEYS_AT_ONCE
     return kernels.State(
         X=floats(tokens * round_up(config.d, 64)),
         normed=rows(config.d),
@@ -234,7 +235,7 @@ def new_state(config: LlamaConfig, tokens: int, threads: int) -> kernels.State:
         gates=floats(tokens * gates),
         cos=floats(half),
         sin=floats(half),
-        scratch=floats(threads * kernels.SCRATCH * (round_up(config.d_head, 16) + kernels.KEYS)),
+        scratch=floats(threads * kernels.SCRATCH_ROWS * room),
         qkv_width=qkv,
         gates_width=gates,
     )

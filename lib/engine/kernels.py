@@ -66,18 +66,18 @@ from lib.jit import vector_kernel
 # Bytes of 16 rows: of one column of floats, of a block of 32 columns of 4 or of 8 bits.
 COLUMN, NIBBLE_BLOCK, BYTE_BLOCK = UNIT[FLOATS], UNIT[NIBBLES], UNIT[BYTES]
 
-LEAST = np.float32(1e-30)  # a block of numbers below it counts as zeros: 127 / top has to be finite
-PATIENCE = 5000  # rounds of waiting before a thread gives way
-KEYS = 64  # keys that a query meets before the running maximum is brought up to date
-SCRATCH = 5  # rows of value_width + KEYS that a thread needs for four queries
+SMALLEST_TOP = np.float32(
+    1e-30
+)  # a block of numbers below it counts as zeros: 127 / top has to be finite
+ROUNDS_BEFORE_GIVING_WAY = 5000  # of a thread that waits
+KEYS_AT_ONCE = 64  # keys that a query meets before the running maximum is brought up to date
+SCRATCH_ROWS = 5  # rows of value_width + KEYS_AT_ONCE that a thread needs for four queries
 # What is kept of each query, four numbers each: the largest score so far, the largest of these
 # keys too, what earlier sums shrink by, and the sum of weights.
 TOP, BEST, FADE, WEIGHT = 0, 16, 32, 48
 
-# The matrices of a layer, in the order in which they are read.
-Q, K, V, O, GATE, UP, DOWN = range(7)  # noqa: E741
-MATRICES = 7
-SLOTS = 35  # counters of a layer, five for each matrix
+# Counters that a layer takes: two for each of seven products, one for each of six other steps.
+COUNTERS = 20
 
 # Vectors of some tokens, `width` numbers apart: as floats, and in blocks of 32 as whole numbers
 # `q` with a scale; `sum` is the sum of a block of q · scale.
@@ -94,7 +94,7 @@ Sizes = namedtuple("Sizes", "d H H_kv d_head d_ff eps")
 
 
 @vector_kernel
-def exp(x):  # F32 -> F32
+def exp_lanes(x):  # F32 -> F32
     """Return eˣ, wrong by at most 2e-7 of it, for x held to -87 … 88.
 
     x = n ln 2 + r, and eʳ by the polynomial of Cephes (Moshier, `expf`).
@@ -112,13 +112,13 @@ def exp(x):  # F32 -> F32
 
 
 @vector_kernel
-def quantise(rows, t, columns):
+def round_to_bytes(rows, t, columns):
     """Round the vector of token t to 8 bits, each block of 32 with its own scale."""
     for block in range((columns + 31) // 32):
         at = t * rows.width + 32 * block
         a, b = load(rows.x, at), load(rows.x, at + 16)
         top = largest_size(a, b)
-        back = np.float32(127) / top if top > LEAST else np.float32(0)
+        back = np.float32(127) / top if top > SMALLEST_TOP else np.float32(0)
         a = to_int(nearest(a * spread(back)))
         b = to_int(nearest(b * spread(back)))
         store_bytes(rows.q, at, a)
@@ -128,8 +128,8 @@ def quantise(rows, t, columns):
 
 
 @vector_kernel
-def norm(X, at, sizes, gains, gain, rows, t):  # X[at], gains[gain] -> rows[t]
-    """RMSNorm of one vector, quantised."""
+def norm(X, at, sizes, gains, gain, rows, t):  # X[at], gains from `gain` on -> rows[t]
+    """RMSNorm of one vector, rounded to bytes."""
     squares = zeros()
     for i in range(at * rows.width, (at + 1) * rows.width, 16):
         squares = fma(load(X, i), load(X, i), squares)
@@ -137,9 +137,9 @@ def norm(X, at, sizes, gains, gain, rows, t):  # X[at], gains[gain] -> rows[t]
     # Squares that leave float32 must not make zeros of a vector: ∞ − ∞ is NaN, and shows.
     r = spread(1.0 / math.sqrt(sum_of / sizes.d + sizes.eps) + (sum_of - sum_of))
     for i in range(0, rows.width, 16):
-        x = load(X, at * rows.width + i) * r * load(gains, gain * rows.width + i)
+        x = load(X, at * rows.width + i) * r * load(gains, gain + i)
         store(rows.x, t * rows.width + i, x)
-    quantise(rows, t, sizes.d)
+    round_to_bytes(rows, t, sizes.d)
 
 
 @vector_kernel
@@ -149,9 +149,9 @@ def gate(state, d_ff, t):
     at, rows = t * state.gates_width, state.hidden
     for i in range(0, d_ff, 16):
         x = load(state.gates, at + i)
-        x = x / (spread(1.0) + exp(spread(0.0) - x))
+        x = x / (spread(1.0) + exp_lanes(spread(0.0) - x))
         store(rows.x, t * rows.width + i, x * load(state.gates, at + half + i))
-    quantise(rows, t, d_ff)
+    round_to_bytes(rows, t, d_ff)
 
 
 @vector_kernel
@@ -188,14 +188,14 @@ def attend(state, cache, sizes, layer, n, kv, r, last, out):
     """
     width, scratch, many = cache.value_width, state.scratch, sizes.H // sizes.H_kv
     row = (layer * sizes.H_kv + kv) * cache.capacity
-    p, facts = out + 4 * width, out + 4 * (width + KEYS)
+    p, facts = out + 4 * width, out + 4 * (width + KEYS_AT_ONCE)
     for i in range(out, p, 16):
         store(scratch, i, zeros())
     store(scratch, facts + TOP, spread(-np.inf))
     store(scratch, facts + WEIGHT, zeros())
     seen = n + min(r + 3, last) // many + 1  # keys that the last query meets
-    for start in range(0, seen, KEYS):
-        m = min(KEYS, seen - start)
+    for start in range(0, seen, KEYS_AT_ONCE):
+        m = min(KEYS_AT_ONCE, seen - start)
         scores(state, sizes, kv, r, last, cache.keys, (row + start) * sizes.d_head, m, p)
         soften(scratch, p, m, n + 1 - start, r, last, many, facts)
         mix(scratch, p, cache.values, (row + start) * width, width, m, out, facts + FADE)
@@ -215,7 +215,10 @@ def query(state, sizes, kv, r):
 
 @vector_kernel
 def scores(state, sizes, kv, r, last, keys, k, m, p):
-    """q Kᵀ / √d_head of four queries for m keys from k on, to p, p + KEYS …; a lane is a key."""
+    """q Kᵀ / √d_head of four queries for m keys from k on; a lane is a key.
+
+    The scores of query i go to p + i · KEYS_AT_ONCE.
+    """
     q_0, q_1 = query(state, sizes, kv, r), query(state, sizes, kv, min(r + 1, last))
     q_2, q_3 = query(state, sizes, kv, min(r + 2, last)), query(state, sizes, kv, min(r + 3, last))
     scale, x, out = spread(1.0 / math.sqrt(sizes.d_head)), state.qkv, state.scratch
@@ -228,9 +231,9 @@ def scores(state, sizes, kv, r, last, keys, k, m, p):
             c = fma(key, spread_at(x, q_2 + i), c)
             d = fma(key, spread_at(x, q_3 + i), d)
         store(out, p + j, a * scale)
-        store(out, p + KEYS + j, b * scale)
-        store(out, p + 2 * KEYS + j, c * scale)
-        store(out, p + 3 * KEYS + j, d * scale)
+        store(out, p + KEYS_AT_ONCE + j, b * scale)
+        store(out, p + 2 * KEYS_AT_ONCE + j, c * scale)
+        store(out, p + 3 * KEYS_AT_ONCE + j, d * scale)
 
 
 @vector_kernel
@@ -243,17 +246,17 @@ def soften(scratch, p, m, first, r, last, many, facts):
     for i in range(4):
         own, most = first + min(r + i, last) // many, spread(-np.inf)
         for j in range(0, m, 16):
-            most = larger(keep(load(scratch, p + i * KEYS + j), own - j, -np.inf), most)
+            most = larger(keep(load(scratch, p + i * KEYS_AT_ONCE + j), own - j, -np.inf), most)
         top = get(scratch, facts + TOP + i)
         put(scratch, facts + BEST + i, max(top, largest(most)))
     best = load(scratch, facts + BEST)
-    store(scratch, facts + FADE, exp(load(scratch, facts + TOP) - best))
+    store(scratch, facts + FADE, exp_lanes(load(scratch, facts + TOP) - best))
     store(scratch, facts + TOP, best)
     for i in range(4):
         own, summed = first + min(r + i, last) // many, zeros()
         best = spread_at(scratch, facts + TOP + i)
-        for j in range(p + i * KEYS, p + i * KEYS + m, 16):
-            power = keep(exp(load(scratch, j) - best), own - (j - p - i * KEYS), 0.0)
+        for j in range(p + i * KEYS_AT_ONCE, p + i * KEYS_AT_ONCE + m, 16):
+            power = keep(exp_lanes(load(scratch, j) - best), own - (j - p - i * KEYS_AT_ONCE), 0.0)
             store(scratch, j, power)
             summed = summed + power
         faded = get(scratch, facts + WEIGHT + i) * get(scratch, facts + FADE + i)
@@ -271,9 +274,9 @@ def mix(scratch, p, values, v, width, m, out, fades):
         for j in range(m):
             value = load(values, v + j * width + i)
             a = fma(value, spread_at(scratch, p + j), a)
-            b = fma(value, spread_at(scratch, p + KEYS + j), b)
-            c = fma(value, spread_at(scratch, p + 2 * KEYS + j), c)
-            d = fma(value, spread_at(scratch, p + 3 * KEYS + j), d)
+            b = fma(value, spread_at(scratch, p + KEYS_AT_ONCE + j), b)
+            c = fma(value, spread_at(scratch, p + 2 * KEYS_AT_ONCE + j), c)
+            d = fma(value, spread_at(scratch, p + 3 * KEYS_AT_ONCE + j), d)
         store(scratch, out + i, a)
         store(scratch, out + width + i, b)
         store(scratch, out + 2 * width + i, c)
@@ -341,17 +344,17 @@ def add_block(acc, dots, arena, at, rows, block):
 
 
 @vector_kernel
-def nibbles_4(arena, at, blocks, rows, t, out, to, width, onto, four):
+def nibbles_4(arena, at, blocks, rows, t, out, to, width, onto, vectors):
     """The same for tokens t … t + 3: weights are unpacked once.
 
-    `four` is 4. As an argument it keeps the compiler from unrolling the inner loop, whose sums
+    `vectors` is 4. As an argument it keeps the compiler from unrolling the inner loop, whose sums
     then stay in registers.
     """
     q, s, step, next_s = t * rows.width, t * rows.width // 32, rows.width, rows.width // 32
     acc_0, acc_1, acc_2, acc_3 = zeros(), zeros(), zeros(), zeros()
     for block in range(s, s + blocks):
         dots_0, dots_1, dots_2, dots_3 = no_dots(), no_dots(), no_dots(), no_dots()
-        for v in range(four):
+        for v in range(vectors):
             w = load_bytes(arena, at + COLUMN * (v + 1))
             low, high, i = low_nibbles(w), high_nibbles(w), q + 4 * v
             dots_0 = dot_nibbles(dots_0, low, spread_four(rows.q, i))
@@ -438,45 +441,47 @@ def multiply(arena, matrix, rows, tokens, out, width, sync, slot):
     """Multiply a matrix with the vectors of all tokens, together with the other threads.
 
     A thread takes the next piece by adding to a counter: with four tokens or more a group of
-    rows at a time, which then stays in the nearest cache; for what is left four groups.
+    rows at a time, which then stays in the nearest cache; for what is left four groups. Returns
+    the first counter that is not used yet.
     """
-    groups, step, together = matrix[2], matrix[6], 0
-    if matrix[0] == NIBBLES and tokens >= 4:
+    together = 0
+    if matrix.kind == NIBBLES and tokens >= 4:
         together = tokens // 4 * 4
         g = atomic_add(sync, slot, 1)
-        while g < groups:
+        while g < matrix.groups:
             tiles(arena, matrix, g, rows, together, out, width)
             g = atomic_add(sync, slot, 1)
     if together < tokens:
-        start = atomic_add(sync, slot + 1, step)
-        while start < groups // 4:
-            for g in range(start, min(start + step, groups // 4)):
+        start = atomic_add(sync, slot + 1, matrix.step)
+        while start < matrix.groups // 4:
+            for g in range(start, min(start + matrix.step, matrix.groups // 4)):
                 four_groups(arena, matrix, g, rows, together, tokens, out, width)
-            start = atomic_add(sync, slot + 1, step)
+            start = atomic_add(sync, slot + 1, matrix.step)
+    return slot + 2
 
 
 @vector_kernel
 def tiles(arena, matrix, g, rows, tokens, out, width):
     """Group g of a matrix times the vectors of all tokens, four at a time."""
-    at, to = matrix[1] + g * matrix[5], matrix[4] + 16 * g
-    blocks, four, onto = matrix[3] // 32, matrix[7], matrix[8] == 1
+    at, to = matrix.at + g * matrix.group_bytes, matrix.to + 16 * g
+    blocks, vectors, onto = matrix.columns // 32, matrix.vectors, matrix.onto
     for t in range(0, tokens, 4):
-        nibbles_4(arena, at, blocks, rows, t, out, to + t * width, width, onto, four)
+        nibbles_4(arena, at, blocks, rows, t, out, to + t * width, width, onto, vectors)
 
 
 @vector_kernel
 def four_groups(arena, matrix, g, rows, first, tokens, out, width):
     """Groups g, g + n, g + 2 n, g + 3 n of 4 n times the vectors of tokens from `first` on."""
-    n = matrix[2] // 4
-    at, gap, to, next_to = matrix[1] + g * matrix[5], n * matrix[5], matrix[4] + 16 * g, 16 * n
-    kind, columns, onto = matrix[0], matrix[3], matrix[8] == 1
+    n = matrix.groups // 4
+    at, gap = matrix.at + g * matrix.group_bytes, n * matrix.group_bytes
+    to, next_to, columns, onto = matrix.to + 16 * g, 16 * n, matrix.columns, matrix.onto
     for t in range(first, tokens):
         here = to + t * width
-        if kind == NIBBLES:
+        if matrix.kind == NIBBLES:
             nibbles_1(arena, at, gap, columns // 32, rows, t, out, here, next_to, onto)
-        elif kind == BYTES:
+        elif matrix.kind == BYTES:
             bytes_1(arena, at, gap, columns // 32, rows, t, out, here, next_to, onto)
-        elif kind == BYTES_HEAD:
+        elif matrix.kind == BYTES_HEAD:
             bytes_head_1(arena, at, gap, columns // 32, rows, t, out, here, next_to, onto)
         else:
             floats_1(arena, at, gap, columns, rows, t, out, here, next_to, onto)
@@ -497,7 +502,7 @@ def meet(sync, arrivals):
     while atomic_load(sync, 0) < arrivals:
         pause()
         rounds += 1
-        if rounds > PATIENCE:
+        if rounds > ROUNDS_BEFORE_GIVING_WAY:
             give_way()
     return arrivals
 
@@ -508,39 +513,46 @@ def forward(
 ):
     """Run layers first … last - 1 on the vectors in state.X, of tokens that follow n others.
 
-    Then, for the last `heads` of the tokens, the head behind layer last - 1: logits (heads,
-    vocabulary filled up to a multiple of 16).
+    Then, for the last `heads` of the tokens, the norm and head behind the last layer: logits
+    (heads, vocabulary filled up to a multiple of 16). The steps are those of `llama_layer`; all
+    threads take part in each, and meet where the next step reads what this one writes.
     """
-    met = 0
-    for layer in range(first, last + min(heads, 1)):
-        count = tokens if layer < last else heads
-        for m in range(MATRICES if layer < last else 1):
-            slot = 1 + ((layer - first) * MATRICES + m) * 5  # counters, see `multiply`
-            if m in (Q, O, GATE, DOWN):
-                met = meet(sync, met + threads)  # the last matrix is done
-                if m == O:
-                    turn_and_keep_all(state, cache, sizes, layer, n, tokens, sync, slot)
-                    met = meet(sync, met + threads)
-                    attend_all(state, cache, sizes, layer, n, tokens, thread, sync, slot + 1)
-                    met = meet(sync, met + threads)
-                    quantise_all(state.mixed, sizes.H * sizes.d_head, tokens, sync, slot + 2)
-                elif m == DOWN:
-                    gate_all(state, sizes.d_ff, tokens, sync, slot)
-                else:
-                    gain = 2 * layer + (m == GATE)
-                    norm_all(state, tokens - count, sizes, weights.gains, gain, count, sync, slot)
-                met = meet(sync, met + threads)  # what the next matrix reads is written
-            rows, out, width = state.normed, state.qkv, state.qkv_width
-            if layer == last:
-                out, width = logits, len(logits) // heads
-            elif m == O:
-                rows, out, width = state.mixed, state.X, state.normed.width
-            elif m in (GATE, UP):
-                out, width = state.gates, state.gates_width
-            elif m == DOWN:
-                rows, out, width = state.hidden, state.X, state.normed.width
-            matrix = weights.where[layer, m]
-            multiply(weights.arena, matrix, rows, count, out, width, sync, slot + 3)
+    arena, gains, width = weights.arena, weights.gains, state.normed.width
+    slot, met = 1, 0
+    for layer in range(first, last):
+        w = weights.layers[layer]
+        # X + attention(norm(X))
+        slot = norm_all(state, 0, sizes, gains, w.attention_gain, tokens, sync, slot)
+        met = meet(sync, met + threads)
+        slot = multiply(arena, w.W_Q, state.normed, tokens, state.qkv, state.qkv_width, sync, slot)
+        slot = multiply(arena, w.W_K, state.normed, tokens, state.qkv, state.qkv_width, sync, slot)
+        slot = multiply(arena, w.W_V, state.normed, tokens, state.qkv, state.qkv_width, sync, slot)
+        met = meet(sync, met + threads)
+        slot = turn_and_keep_all(state, cache, sizes, layer, n, tokens, sync, slot)
+        met = meet(sync, met + threads)
+        slot = attend_all(state, cache, sizes, layer, n, tokens, thread, sync, slot)
+        met = meet(sync, met + threads)
+        slot = round_all_to_bytes(state.mixed, sizes.H * sizes.d_head, tokens, sync, slot)
+        met = meet(sync, met + threads)
+        slot = multiply(arena, w.W_O, state.mixed, tokens, state.X, width, sync, slot)
+        met = meet(sync, met + threads)
+        # X + ffn(norm(X))
+        slot = norm_all(state, 0, sizes, gains, w.ffn_gain, tokens, sync, slot)
+        met = meet(sync, met + threads)
+        gates, gates_width = state.gates, state.gates_width
+        slot = multiply(arena, w.W_gate, state.normed, tokens, gates, gates_width, sync, slot)
+        slot = multiply(arena, w.W_up, state.normed, tokens, gates, gates_width, sync, slot)
+        met = meet(sync, met + threads)
+        slot = gate_all(state, sizes.d_ff, tokens, sync, slot)
+        met = meet(sync, met + threads)
+        slot = multiply(arena, w.W_down, state.hidden, tokens, state.X, width, sync, slot)
+        met = meet(sync, met + threads)
+    if heads > 0:
+        start, gain = tokens - heads, weights.output_gain
+        slot = norm_all(state, start, sizes, gains, gain, heads, sync, slot)
+        met = meet(sync, met + threads)
+        head, vocabulary = weights.head[0], len(logits) // heads
+        multiply(arena, head, state.normed, heads, logits, vocabulary, sync, slot)
 
 
 @vector_kernel
@@ -550,6 +562,7 @@ def norm_all(state, start, sizes, gains, gain, tokens, sync, slot):
     while t < tokens:
         norm(state.X, start + t, sizes, gains, gain, state.normed, t)
         t = atomic_add(sync, slot, 1)
+    return slot + 1
 
 
 @vector_kernel
@@ -559,12 +572,13 @@ def turn_and_keep_all(state, cache, sizes, layer, n, tokens, sync, slot):
     while t < tokens:
         turn_and_keep(state, cache, sizes, layer, n, t)
         t = atomic_add(sync, slot, 1)
+    return slot + 1
 
 
 @vector_kernel
 def attend_all(state, cache, sizes, layer, n, tokens, thread, sync, slot):
     """All queries, four at a time; the last tokens, which meet the most keys, first."""
-    out = thread * SCRATCH * (cache.value_width + KEYS)
+    out = thread * SCRATCH_ROWS * (cache.value_width + KEYS_AT_ONCE)
     last = tokens * (sizes.H // sizes.H_kv) - 1
     pieces = last // 4 + 1
     piece = atomic_add(sync, slot, 1)
@@ -572,15 +586,17 @@ def attend_all(state, cache, sizes, layer, n, tokens, thread, sync, slot):
         r = 4 * (pieces - 1 - piece // sizes.H_kv)
         attend(state, cache, sizes, layer, n, piece % sizes.H_kv, r, last, out)
         piece = atomic_add(sync, slot, 1)
+    return slot + 1
 
 
 @vector_kernel
-def quantise_all(rows, columns, tokens, sync, slot):
+def round_all_to_bytes(rows, columns, tokens, sync, slot):
     """What enters a matrix, rounded to 8 bits, of all tokens."""
     t = atomic_add(sync, slot, 1)
     while t < tokens:
-        quantise(rows, t, columns)
+        round_to_bytes(rows, t, columns)
         t = atomic_add(sync, slot, 1)
+    return slot + 1
 
 
 @vector_kernel
@@ -590,3 +606,4 @@ def gate_all(state, d_ff, tokens, sync, slot):
     while t < tokens:
         gate(state, d_ff, t)
         t = atomic_add(sync, slot, 1)
+    return slot + 1

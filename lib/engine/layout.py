@@ -16,15 +16,42 @@ from lib.engine.gguf import GGUF
 from lib.engine.tokenizer import Tokenizer
 from lib.errors import CourseError, ModelError
 
-MATRICES = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
+# The matrices of a layer in the order in which they are read: names of `LlamaWeights`, of the file.
+MATRICES = {
+    "W_Q": "attn_q",
+    "W_K": "attn_k",
+    "W_V": "attn_v",
+    "W_O": "attn_output",
+    "W_gate": "ffn_gate",
+    "W_up": "ffn_up",
+    "W_down": "ffn_down",
+}
 # Beside FLOATS, NIBBLES and BYTES: a head in bytes that meets vectors in float32, since rounding
 # them would show in the logits at once, and memory sets its pace in any case.
 BYTES_HEAD = 3
 
-# All weights in one array of bytes; where[layer, matrix] = kind, first byte, groups of 16 rows,
-# columns, place in the output, bytes of a group, a quarter of the groups in a piece, 4, whether
-# the product is added to what is there; gains (2 L + 1, width).
-Weights = namedtuple("Weights", "arena where gains")
+# Where a matrix lies among all weights, and how it is multiplied.
+MATRIX = np.dtype(
+    [
+        ("kind", np.int64),  # FLOATS, NIBBLES, BYTES or BYTES_HEAD
+        ("at", np.int64),  # its first byte
+        ("groups", np.int64),  # of 16 rows
+        ("columns", np.int64),
+        ("group_bytes", np.int64),
+        ("vectors", np.int64),  # of 64 bytes, that hold the numbers of a block of 4 bits
+        ("to", np.int64),  # its place in the output
+        ("onto", np.bool_),  # whether the product is added to what is there
+        ("step", np.int64),  # quarters of groups that a thread takes at a time
+    ],
+    align=True,
+)
+# A layer: its matrices, and where the gains of its two norms begin.
+LAYER = np.dtype(
+    [*((name, MATRIX) for name in MATRICES), ("attention_gain", np.int64), ("ffn_gain", np.int64)]
+)
+# All weights in one array of bytes; layers (L,) of LAYER and head (1,) of MATRIX say where they
+# lie; gains (2 L + 1, width) of all norms, flat, the last of them from output_gain on.
+Weights = namedtuple("Weights", "arena layers head gains output_gain")
 
 
 def read_parts(
@@ -56,7 +83,7 @@ def read_weights(
     layers = [
         (f"blk.{layer}.{name}.weight", shapes[name])
         for layer in range(config.L)
-        for name in MATRICES
+        for name in MATRICES.values()
     ]
     table = dict(layers) | table
     infos = {name: file.info(name, shape) for name, shape in table.items()}
@@ -84,31 +111,36 @@ def read_weights(
             done += matrix.nbytes
             if progress:
                 progress(done, arena.nbytes)
-    return Weights(arena, _where(packed, starts, config, threads), _gains(file, config)), packed
+    records = _records(packed, starts, config, threads)
+    gains, output_gain = _gains(file, config), 2 * config.L * round_up(config.d, 64)
+    return Weights(arena, *records, gains, output_gain), packed
 
 
-def _where(packed, starts, config, threads):  # -> (L + 1, 7, 9) int64
-    """Say for each matrix of each layer, and for the head in the row behind them, where it lies."""
-    place, _ = places_of(config)
-    where = np.zeros((config.L + 1, len(MATRICES), 9), np.int64)
+def _records(packed, starts, config, threads):  # -> (L,) of LAYER, (1,) of MATRIX
+    """Say for each matrix of each layer, and for the head, where it lies."""
+    places, _ = places_of(config)
+    layers, head = np.recarray(config.L, LAYER), np.recarray(1, MATRIX)
 
-    def entry(name, to=0, onto=False, in_layer=True):
+    def record(name, place=0, onto=False, pieces=8):
         p = packed[name]
-        group_bytes = p.data[0].nbytes
         # Large pieces, since memory takes time to get going; two a thread, should one be held up.
-        # Of a head, which is 50 times as large, more.
-        step = -(-p.groups // ((8 if in_layer else 64) * threads))
-        return p.kind, starts[name], p.groups, p.columns, to, group_bytes, step, 4, onto
+        step = -(-p.groups // (pieces * threads))
+        vectors = quant.UNIT[quant.NIBBLES] // 64 - 1  # of 5, the first holds scales and offsets
+        size = p.data[0].nbytes
+        return p.kind, starts[name], p.groups, p.columns, size, vectors, place, onto, step
 
     for layer in range(config.L):
-        for m, name in enumerate(MATRICES):
-            onto = name in ("attn_output", "ffn_down")  # added to what enters: the residual stream
-            where[layer, m] = entry(f"blk.{layer}.{name}.weight", place.get(name, 0), onto)
-    head = head_of(packed)
-    where[config.L, 0] = entry(head, in_layer=False)
-    if packed[head].kind == quant.BYTES:
-        where[config.L, 0, 0] = BYTES_HEAD
-    return where
+        for name, in_file in MATRICES.items():
+            onto = name in ("W_O", "W_down")  # added to what enters: the residual stream
+            place = places.get(name, 0)
+            layers[name][layer] = record(f"blk.{layer}.{in_file}.weight", place, onto)
+    width = round_up(config.d, 64)
+    layers.attention_gain = 2 * width * np.arange(config.L)
+    layers.ffn_gain = layers.attention_gain + width
+    head[0] = record(head_of(packed), pieces=64)  # it is 50 times as large as a layer's
+    if head.kind[0] == quant.BYTES:
+        head.kind = BYTES_HEAD
+    return layers, head
 
 
 def head_of(packed: dict[str, quant.Packed]) -> str:
@@ -130,7 +162,7 @@ def places_of(config: LlamaConfig) -> tuple[dict[str, int], tuple[int, int]]:
     """Return where each matrix writes its result, and the widths of the two common rows."""
     q, kv = round_up(config.H * config.d_head, 64), round_up(config.H_kv * config.d_head, 64)
     half = round_up(config.d_ff, 64)
-    return {"attn_k": q, "attn_v": q + kv, "ffn_up": half}, (q + 2 * kv, 2 * half)
+    return {"W_K": q, "W_V": q + kv, "W_up": half}, (q + 2 * kv, 2 * half)
 
 
 def _aligned(size):  # -> (size,) uint8, beginning at a multiple of 64 bytes

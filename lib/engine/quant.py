@@ -98,7 +98,7 @@ def pack(source, type_name: str, rows: int, columns: int, kind: int, out: np.nda
     elif type_name == "Q8_0":
         _pack_bytes(source.reshape(rows, columns // BLOCK, -1), out)
     else:
-        _pack_bytes(quantise(source), out)
+        _pack_bytes(to_q8_0(source), out)
     return Packed(kind, rows, columns, out)
 
 
@@ -152,7 +152,7 @@ def _check_scales(*scales):
             raise CourseError("a scale of the weights should be finite; one is NaN or infinity")
 
 
-def quantise(W: np.ndarray) -> np.ndarray:  # (rows, columns) -> (rows, blocks, 34) uint8
+def to_q8_0(W: np.ndarray) -> np.ndarray:  # (rows, columns) -> (rows, blocks, 34) uint8
     """Round a matrix to blocks of 8 bits, as Q8_0 does: d = largest size / 127, q = w / d."""
     rows, columns = W.shape
     blocks = np.zeros((rows, -(-columns // BLOCK) * BLOCK), np.float32)

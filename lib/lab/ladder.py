@@ -14,17 +14,17 @@ from lib.bench import work
 from lib.engine import quant
 from lib.engine.config import LlamaConfig
 from lib.engine.gguf import TensorInfo
+from lib.engine.layout import MATRIX
+from lib.engine.quant import BLOCK
 from lib.engine.team import Team
 from lib.errors import CourseError
 from lib.jit import NUMBA, kernel, vector_kernel
 
 if NUMBA:  # the blocks go without, the engine's vectors do not
-    from lib.engine import kernels
     from lib.engine.kernels import Activations, four_groups, meet, multiply
     from lib.engine.simd import atomic_add
 
-BLOCK = 32
-PIECE = 24 * 1024  # bytes of weights that a thread takes at a time
+BYTES_AT_ONCE = 24 * 1024  # of weights that a thread takes at a time
 
 
 # ------------------------------------------------------------------ blocks of few bits
@@ -149,10 +149,11 @@ def whole_kernel(codes, d, m, q, s, out):  # the fields of Blocks, and those of 
 
 
 @vector_kernel
-def _products(thread, threads, sync, arena, table, rows, tokens, out, width):
+def _products(thread, threads, sync, arena, matrices, rows, tokens, out, width):
     """All matrices times the vectors of all tokens, together with the other threads."""
-    for i in range(len(table)):
-        multiply(arena, table[i], rows, tokens, out, width, sync, 1 + 2 * i)
+    slot = 1
+    for i in range(len(matrices)):
+        slot = multiply(arena, matrices[i], rows, tokens, out, width, sync, slot)
 
 
 @vector_kernel
@@ -201,20 +202,19 @@ class VectorMatrices:
         self.nbytes, self._arena, self._team = arena.nbytes, arena.reshape(-1), Team(threads)
         self.threads = self._team.threads
         self._width, size = 16 * place[0], arena[0].nbytes
-        step = max(1, PIECE // (4 * place[1] * place[2]))
-        facts = place[0], self.columns, place[1] * place[2], step
-        self._table = np.array(
-            [
-                (kernels.NIBBLES, i * size, facts[0], facts[1], i * self._width, *facts[2:], 4, 0)
-                for i in range(len(infos))
-            ]
-        )
+        group_bytes = place[1] * place[2]
+        step = max(1, BYTES_AT_ONCE // (4 * group_bytes))
+        self._matrices = np.recarray(len(infos), MATRIX)
+        for i, matrix in enumerate(self._matrices):
+            matrix.kind, matrix.at, matrix.to = quant.NIBBLES, i * size, i * self._width
+            matrix.groups, matrix.columns, matrix.group_bytes = place[0], self.columns, group_bytes
+            matrix.vectors, matrix.onto, matrix.step = 4, False, step
 
     def products(self, X: np.ndarray) -> np.ndarray:  # (n, columns) -> (n, matrices, rows)
         """Multiply all matrices with n vectors, which are rounded to 8 bits first."""
-        rows, count = self._enter(X), len(self._table)
+        rows, count = self._enter(X), len(self._matrices)
         out = np.empty(len(X) * count * self._width, np.float32)
-        arguments = self._arena, self._table, rows, len(X), out, count * self._width
+        arguments = self._arena, self._matrices, rows, len(X), out, count * self._width
         self._team.run(_products, 1 + 2 * count, *arguments)
         return out.reshape(len(X), count, self._width)[..., : self.rows]
 
@@ -231,7 +231,7 @@ class VectorMatrices:
         seen = np.zeros(self.threads, np.int64)
         out = np.empty(self._width, np.float32)
         rows = self._enter(np.asarray(x)[None])
-        arguments = self._arena, self._table[0], rows, out, self._width, who, seen
+        arguments = self._arena, self._matrices[0], rows, out, self._width, who, seen
         self._team.run(_take, 2, *arguments)
         return out[: self.rows], who, seen
 
