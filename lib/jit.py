@@ -155,7 +155,16 @@ def _watch_all_sources(dispatcher):
 
 
 # Where kernels come from that are compiled into others.
-SOURCES = ["jit", "attention", "ffn", "norm", "rope", "engine/simd", "engine/kernels"]
+SOURCES = [
+    "jit",
+    "attention",
+    "ffn",
+    "norm",
+    "rope",
+    "engine/simd",
+    "engine/simd_llvm",
+    "engine/kernels",
+]
 
 
 @functools.cache

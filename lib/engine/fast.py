@@ -13,7 +13,7 @@ from lib.engine import kernels, quant
 from lib.engine.cache import GrowingCache
 from lib.engine.config import LlamaConfig, check_tokens
 from lib.engine.layout import head_of, places_of, read_parts, round_up
-from lib.engine.simd import HALVES
+from lib.engine.processor import HALVES
 from lib.engine.team import Team
 from lib.errors import CourseError
 from lib.jit import is_kept

@@ -7,7 +7,7 @@ is chosen once, at import. Prints the way bytes are multiplied, and the operatio
 
 import numpy as np
 
-from lib.engine import simd
+from lib.engine import processor
 from lib.engine.simd import *  # noqa: F403
 from lib.jit import vector_kernel
 
@@ -101,7 +101,7 @@ bits[:6] = 0.0, -0.0, 6e-8, -3e-5, 65504, 1.0  # the least denormal one, and the
 raw = np.concatenate([rng.standard_normal(32).astype(np.float16).view(np.uint8), x.view(np.uint8)])
 raw[6:12] = bits[:3].view(np.uint8)
 compare(halves, bits.view(np.uint16), raw, out(48))
-if simd.HALVES:
+if processor.HALVES:
     compare(half_stores, np.abs(x) * 1e-5 + x, np.zeros(20, np.uint16))
 for extreme in range(3):
     w = rng.integers(0, 256, 512, np.uint8)
@@ -112,4 +112,4 @@ for extreme in range(3):
         q[:] = 127 * (-1) ** extreme
     compare(dots, w, q, out(96))
 compare(counters, np.arange(4), out(4))
-print(simd.BYTE_DOT, "fused" if simd.FUSED else "not fused")
+print(processor.BYTE_DOT, "fused" if processor.FUSED else "not fused")

@@ -17,8 +17,8 @@ from lib.engine.cache import GrowingCache
 from lib.engine.fast import load_fast
 from lib.engine.gguf import read_gguf
 from lib.engine.llama import load_model
+from lib.engine.processor import HALVES
 from lib.engine.sampling import generate, probabilities
-from lib.engine.simd import HALVES
 from lib.errors import CourseError, ModelError
 
 LONG = {"llama.context_length": 300}

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("numba")
 from llvmlite import binding, ir
 
-from lib.engine import simd
+from lib.engine import processor, simd_llvm
 
 X86 = binding.get_default_triple().startswith("x86_64")
 HOST = {name for name, has in binding.get_host_cpu_features().items() if has}
@@ -38,7 +38,7 @@ def run(tmp_path, *command, name=None):
 def test_the_road_of_this_machine(tmp_path):
     done = run(tmp_path, "-m", "tests.engine.simd_agrees")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split()[0] == simd.BYTE_DOT
+    assert done.stdout.split()[0] == processor.BYTE_DOT
 
 
 @pytest.mark.usefixtures("compiled")
@@ -95,12 +95,14 @@ def test_what_arm_is_given(monkeypatch):
         target = binding.Target.from_triple("aarch64-apple-darwin")
     except RuntimeError:
         pytest.skip("this LLVM has no ARM")
-    monkeypatch.setattr(simd, "BYTE_DOT", "dotprod")
+    monkeypatch.setattr(simd_llvm, "BYTE_DOT", "dotprod")
     module = ir.Module()
-    kind = ir.FunctionType(simd.I32.llvm, [simd.I32.llvm, simd.BYTES.llvm, simd.BYTES.llvm])
+    kind = ir.FunctionType(
+        simd_llvm.I32.llvm, [simd_llvm.I32.llvm, simd_llvm.BYTES.llvm, simd_llvm.BYTES.llvm]
+    )
     function = ir.Function(module, kind, "dots")
     builder = ir.IRBuilder(function.append_basic_block())
-    builder.ret(simd._emit_dot_bytes(builder, *function.args))
+    builder.ret(simd_llvm._emit_dot_bytes(builder, *function.args))
     machine = target.create_target_machine(cpu="apple-m1")
     module.triple = "aarch64-apple-darwin"
     assembly = machine.emit_assembly(binding.parse_assembly(str(module)))

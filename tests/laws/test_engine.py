@@ -10,7 +10,7 @@ pytest.importorskip("numba")
 from lib.engine import fast as fast_engine
 from lib.engine.cache import Cache
 from lib.engine.llama import llama_layer
-from lib.engine.simd import HALVES
+from lib.engine.processor import HALVES
 from lib.errors import ModelError
 from tests.laws import bounds
 from tests.laws.bounds import assert_near, exact

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 pytest.importorskip("numba")
 from lib.engine import quant
 from lib.engine.cache import Cache, GrowingCache
+from lib.engine.processor import HALVES
 from lib.engine.sampling import generate, probabilities, sample
-from lib.engine.simd import HALVES, load, store
+from lib.engine.simd import load, store
 from lib.errors import CourseError
 from lib.jit import vector_kernel
 from tests.laws import bounds

@@ -1,0 +1,31 @@
+"""What the processor can do that vectors profit from, as Numba compiles for it."""
+
+from lib.jit import NUMBA
+
+if NUMBA:
+    from llvmlite import binding
+    from numba import config
+
+# Processors that go by a name in NUMBA_CPU_NAME, and what of interest they have.
+_V3 = {"avx2", "fma", "f16c"}
+_V4 = _V3 | {"avx512f", "avx512bw"}
+_NAMED = {"x86-64-v3": _V3, "haswell": _V3, "x86-64-v4": _V4, "skylake-avx512": _V4}
+_NAMED |= dict.fromkeys(("icelake-server", "sapphirerapids"), _V4 | {"avx512vnni"})
+_NAMED |= {"alderlake": _V3 | {"avxvnni"}, "apple-m1": {"dotprod"}}
+
+
+def _features() -> set[str]:
+    """Return the features of the processor that Numba compiles for."""
+    arm = {"arm"} if binding.get_default_triple().startswith(("aarch64", "arm64")) else set()
+    if config.CPU_NAME not in (None, "", "host"):
+        return _NAMED.get(config.CPU_NAME, set()) | arm  # unknown to us: plain vectors
+    return {name for name, has in binding.get_host_cpu_features().items() if has} | arm
+
+
+HAS = frozenset(_features() if NUMBA else ())
+FUSED = "fma" in HAS or "arm" in HAS  # x · y + z with one rounding
+HALVES = not NUMBA or "f16c" in HAS or "arm" in HAS  # float16 to float32 and back
+# How the four products of a group are added up.
+BYTE_DOT = next(
+    (name for name in ("avx512vnni", "avxvnni", "dotprod", "avx2") if name in HAS), "plain"
+)
