@@ -5,8 +5,9 @@ each step, SwiGLU in the FFN, rotary positions; Ainslie et al. 2023 adds grouped
 The layer is `llama_layer`; `lib.stack.stack` runs L of them. `lib.engine.config` reads the sizes.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from lib.engine.config import (
     read_tokenizer,
 )
 from lib.engine.gguf import GGUF
-from lib.errors import ModelError
+from lib.errors import CourseError, ModelError
 from lib.ffn import swiglu
 from lib.norm import rms_norm
 from lib.rope import rope
@@ -45,50 +46,44 @@ class LlamaWeights:
     W_down: np.ndarray  # (d_ff, d)
 
 
-def llama_layer(X, layer, config):  # (n, d), (LlamaWeights, LayerCache) -> (n, d)
-    """Run one layer: attention, then the FFN, each on a normed copy and added to its input.
-
-    Parameters
-    ----------
-    X : ndarray, (n, d)
-        The vectors that enter, of n tokens that follow those in the cache.
-    layer : tuple of LlamaWeights and LayerCache
-        The cache takes up the keys and values of the n tokens.
-    config : LlamaConfig
-
-    Returns
-    -------
-    ndarray, (n, d)
-    """
-    weights, cache = layer
-    X = X + llama_attention(rms_norm(X, weights.attention_gain, config.eps), weights, cache, config)
-    normed = rms_norm(X, weights.ffn_gain, config.eps)
-    return X + swiglu(normed, weights.W_gate, weights.W_up, weights.W_down)
-
-
 @np.errstate(over="ignore", invalid="ignore")  # a damaged weight: the core names it, in words
 def llama_attention(
-    X: np.ndarray, weights: LlamaWeights, cache: LayerCache, config: LlamaConfig
+    X: np.ndarray,
+    weights: LlamaWeights,
+    cache: LayerCache,
+    config: LlamaConfig,
+    attend: Callable = attend_causal,
 ) -> np.ndarray:  # (n, d) -> (n, d)
     """Attend with H heads, each to the keys and values of its group, causally.
 
     Parameters and result are those of `llama_layer`, without norm and residual.
     """
-    positions = np.arange(cache.n, cache.n + len(X))  # the first token's position is cache.n
+    Q, K, V = queries_keys_values(X, weights, config, first=cache.n)
+    K, V = cache.append(K.swapaxes(0, 1), V.swapaxes(0, 1))  # (H_kv, all tokens so far, d_head)
+    group = config.H // config.H_kv  # heads 0 … group - 1 share key-value head 0, and so on
+    heads = [attend(Q[:, h], K[h // group], V[h // group]) for h in range(config.H)]
+    return merge_heads(heads) @ weights.W_O
+
+
+def queries_keys_values(
+    X: np.ndarray, weights: LlamaWeights, config: LlamaConfig, first: int = 0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # (n, d) -> (n, H, d_head), twice (n, H_kv, d_head)
+    """Project n tokens, the first of them at position `first`; queries and keys are turned."""
     turn = partial(
         rope,
-        positions=positions,
+        positions=np.arange(first, first + len(X)),
         base=config.rope_base,
         pairing="interleaved",
         factors=config.rope_factors,
     )
-    Q = turn(split_heads(X @ weights.W_Q, config.H))  # (n, H, d_head)
-    K = turn(split_heads(X @ weights.W_K, config.H_kv))  # (n, H_kv, d_head)
-    V = split_heads(X @ weights.W_V, config.H_kv)  # (n, H_kv, d_head)
-    K, V = cache.append(K.swapaxes(0, 1), V.swapaxes(0, 1))  # (H_kv, all tokens so far, d_head)
-    group = config.H // config.H_kv  # heads 0 … group - 1 share key-value head 0, and so on
-    heads = [attend_causal(Q[:, h], K[h // group], V[h // group]) for h in range(config.H)]
-    return merge_heads(heads) @ weights.W_O
+    Q = turn(split_heads(X @ weights.W_Q, config.H))
+    K = turn(split_heads(X @ weights.W_K, config.H_kv))
+    return Q, K, split_heads(X @ weights.W_V, config.H_kv)
+
+
+def llama_ffn(X: np.ndarray, weights: LlamaWeights) -> np.ndarray:  # (n, d) -> (n, d)
+    """Run the FFN, SwiGLU, on each token."""
+    return swiglu(X, weights.W_gate, weights.W_up, weights.W_down)
 
 
 def split_heads(X: np.ndarray, H: int) -> np.ndarray:  # (n, H · d_head) -> (n, H, d_head)
@@ -99,6 +94,46 @@ def split_heads(X: np.ndarray, H: int) -> np.ndarray:  # (n, H · d_head) -> (n,
 def merge_heads(heads: Sequence[np.ndarray]) -> np.ndarray:  # H × (n, d_head) -> (n, H · d_head)
     """Lay each token's heads side by side, head 0 first."""
     return np.concatenate(heads, axis=1)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The functions that a layer is made of. `Llama.using` exchanges them, to change or to watch.
+
+    Fields
+    ------
+    attend : callable
+        One head, ``attend(Q, K, V)``: (m, d_head), (n, d_head), (n, d_head) -> (m, d_head).
+    attention, ffn : callable
+        The two steps, with the parameters of `llama_attention` and `llama_ffn`.
+    """
+
+    attend: Callable = attend_causal
+    attention: Callable = llama_attention
+    ffn: Callable = llama_ffn
+
+
+def llama_layer(X, layer, config, parts=Parts()):  # (n, d), (LlamaWeights, LayerCache) -> (n, d)
+    """Run one layer: attention, then the FFN, each on a normed copy and added to its input.
+
+    Parameters
+    ----------
+    X : ndarray, (n, d)
+        The vectors that enter, of n tokens that follow those in the cache.
+    layer : tuple of LlamaWeights and LayerCache
+        The cache takes up the keys and values of the n tokens.
+    config : LlamaConfig
+    parts : Parts
+        What computes attention and the FFN; by default the functions of this file.
+
+    Returns
+    -------
+    ndarray, (n, d)
+    """
+    weights, cache = layer
+    normed = rms_norm(X, weights.attention_gain, config.eps)
+    X = X + parts.attention(normed, weights, cache, config, parts.attend)
+    return X + parts.ffn(rms_norm(X, weights.ffn_gain, config.eps), weights)
 
 
 class Llama:
@@ -116,6 +151,8 @@ class Llama:
         The gain of the norm after the last layer.
     W_head : ndarray, (d, vocabulary)
         The output head; the transposed embedding where the file has no head of its own.
+    parts : Parts
+        The functions that its layers are made of.
     """
 
     def __init__(self, config, tokenizer, layers, embedding, output_gain, W_head):
@@ -125,6 +162,7 @@ class Llama:
         self.embedding = embedding
         self.output_gain = output_gain
         self.W_head = W_head
+        self.parts = Parts()
 
     @classmethod
     def load(cls, path: str | Path | None = None) -> "Llama":
@@ -138,6 +176,26 @@ class Llama:
         layers = [read_layer(file, config, index) for index in range(config.L)]
         gain = read_weight(file, "output_norm.weight", (config.d,))
         return cls(config, tokenizer, layers, embedding, gain, W_head)
+
+    def using(self, **parts: Callable) -> "Llama":
+        """Return a model of the same weights whose layers are made of other functions.
+
+        Parameters
+        ----------
+        **parts : callable
+            Fields of `Parts`: ``model.using(attend=my_attention)``.
+
+        Raises
+        ------
+        CourseError
+            If a layer has no such part.
+        """
+        known = [field.name for field in fields(Parts)]
+        if unknown := sorted(parts.keys() - known):
+            raise CourseError(f"a layer has the parts {', '.join(known)}; got {unknown[0]!r}")
+        other = copy(self)
+        other.parts = replace(self.parts, **parts)
+        return other
 
     def new_cache(self, capacity: int | None = None) -> Cache:
         """Return an empty cache with room for `capacity` tokens, the whole context by default."""
@@ -208,7 +266,11 @@ class Llama:
         cache.check_room(len(tokens))
         cache.truncate(cache.n)  # drop what a pass left behind that was broken off midway
         layers = list(zip(self.layers, cache.layers, strict=True))
-        return self.embed(tokens), layers, partial(llama_layer, config=self.config)
+        return (
+            self.embed(tokens),
+            layers,
+            partial(llama_layer, config=self.config, parts=self.parts),
+        )
 
 
 def load_model(path: str | Path | None = None) -> Llama:

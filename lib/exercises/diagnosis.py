@@ -14,7 +14,8 @@ import numpy as np
 
 from lib.errors import CourseError
 from lib.exercises.judging import Malformed, NotRight, Unanswered, Wrong, quoted
-from lib.lab.faults import NoModel, PatientStack, patient
+from lib.lab.faults import PatientStack, patient
+from lib.lab.installed import NoModel
 from lib.lab.probes import movements, nonlinearity, score_factors
 
 

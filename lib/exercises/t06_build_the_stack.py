@@ -1,17 +1,13 @@
 """Exercise 06: build the stack, the next token and the cache; then run a real model."""
 
-import functools
-from unittest import mock
-
 import numpy as np
 
 from lib import reference
-from lib.errors import ModelError
 from lib.exercises import building
 from lib.exercises.building import Building, Given, Rung, numbers
 from lib.exercises.judging import Malformed, Task, Unanswered, Wrong
 from lib.exercises.t04_build_attention import LAST_QUERIES, LN2, LN3, array
-from lib.lab.installed import NoModel, reason
+from lib.lab.installed import real_model
 
 PROMPT = "Once upon a time"
 NEW_TOKENS = 6
@@ -175,23 +171,6 @@ DECODE_STEP = Building(
 )  # fmt: skip
 
 
-@functools.cache
-def model():
-    """Return the real model, read once.
-
-    Raises
-    ------
-    NoModel
-        The model is not installed; the message says how to get it.
-    """
-    from lib.engine.llama import load_model
-
-    try:
-        return load_model()
-    except ModelError as mistake:
-        raise NoModel(reason(mistake)) from None
-
-
 class InTheModel:
     """A reader's attention in the place of the engine's: compared at each call, and counted.
 
@@ -235,7 +214,7 @@ class InTheModel:
             raise Malformed(f"{self._where(Q, K)}, it returned {fault}.") from None
 
     def _where(self, Q, K):
-        config = model().config
+        config = real_model().config
         layer, head = self.calls // config.H % config.L, self.calls % config.H
         return (
             f"in layer {layer + 1}, head {head + 1} of the real model, "
@@ -279,10 +258,9 @@ def finish(prompt, attention, n=NEW_TOKENS):
 def _finish(prompt, attention, n):
     from lib.engine.sampling import generate
 
-    tokenizer = model().tokenizer
-    with mock.patch("lib.engine.llama.attend_causal", attention):
-        tokens = list(generate(model(), tokenizer.encode(prompt), n))
-    return tokenizer.decode(tokens)
+    model = real_model().using(attend=attention)
+    tokens = generate(model, model.tokenizer.encode(prompt), n)
+    return model.tokenizer.decode(list(tokens))
 
 
 class InTheModelToo(Building):

@@ -73,7 +73,9 @@ def leave(model, hidden, first):
     """
     caches = model.new_cache(hidden.shape[1]).layers
     layers = list(zip(model.layers, caches, strict=True))[first:]
-    return stack(hidden[first], layers, partial(llama_layer, config=model.config))
+    return stack(
+        hidden[first], layers, partial(llama_layer, config=model.config, parts=model.parts)
+    )
 
 
 def one_by_one(model, hidden, parts):

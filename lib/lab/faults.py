@@ -15,20 +15,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lib import reference
-from lib.errors import CourseError, ModelError
-from lib.lab import installed
+from lib.errors import CourseError
+from lib.lab.installed import real_model
 from lib.lab.probes import movements
 from lib.layer import random_layer
 
 N, D, D_FF, L = 6, 8, 20, 4  # the toy patients: tokens, width, hidden width, layers of the stack
 PROMPT = "The capital of France is"
-
-
-class NoModel(installed.NoModel):
-    """The real model, of which the patient is a layer, is not there."""
-
-    def _render_traceback_(self):  # IPython asks for this
-        return [f"This patient is a layer of the real model: {self}"]
 
 
 # --- What a layer is put together from ---
@@ -376,23 +369,6 @@ def real_parts(weights, config, fault=None):
         attend=lambda X: attend(rms_norm(X, weights.attention_gain, config.eps), weights, config),
         feed=lambda H: feed(rms_norm(H, weights.ffn_gain, config.eps), weights),
     )
-
-
-@functools.cache
-def real_model():
-    """Return the real model, read once.
-
-    Raises
-    ------
-    NoModel
-        It is missing or damaged.
-    """
-    from lib.engine.llama import load_model
-
-    try:
-        return load_model()
-    except ModelError as mistake:
-        raise NoModel(installed.reason(mistake)) from None
 
 
 def real_probabilities(stages, word=" Paris"):

@@ -6,10 +6,9 @@ Layers and heads are counted from 0, as in a model file.
 import numpy as np
 
 from lib.attention import causal_weights
-from lib.engine.llama import split_heads
+from lib.engine import llama
 from lib.errors import CourseError
 from lib.norm import rms_norm
-from lib.rope import rope
 
 
 def queries_keys_values(X, weights, config):
@@ -29,10 +28,7 @@ def queries_keys_values(X, weights, config):
         V, (n, H_kv, d_head).
     """
     normed = rms_norm(X, weights.attention_gain, config.eps)
-    turn = {"base": config.rope_base, "factors": config.rope_factors}
-    Q = rope(split_heads(normed @ weights.W_Q, config.H), np.arange(len(X)), **turn)
-    K = rope(split_heads(normed @ weights.W_K, config.H_kv), np.arange(len(X)), **turn)
-    return Q, K, split_heads(normed @ weights.W_V, config.H_kv)
+    return llama.queries_keys_values(normed, weights, config)
 
 
 def head_weights(model, hidden):

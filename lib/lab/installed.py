@@ -7,6 +7,7 @@ In the copies of the chapters that `course lite` makes, such cells begin with ``
 they run where the course is installed, and say in a line that they need that where it is not.
 """
 
+import functools
 import sys
 
 from lib.errors import ModelError
@@ -31,6 +32,23 @@ def is_browser():
 def reason(error):
     """Return why the model is not there: in a browser, more than that it is not installed."""
     return f"a browser does not hold the real model; it needs {HOW}" if is_browser() else str(error)
+
+
+@functools.cache
+def real_model():
+    """Return the real model, read once a process.
+
+    Raises
+    ------
+    NoModel
+        It is missing or damaged; the message says how to get it.
+    """
+    from lib.engine.llama import load_model
+
+    try:
+        return load_model()
+    except ModelError as mistake:
+        raise NoModel(reason(mistake)) from None
 
 
 def load_ipython_extension(shell):

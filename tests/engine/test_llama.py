@@ -1,12 +1,23 @@
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 from tiny_models import BLOCKS, ODD, plain_logits
 
 import lib.engine.llama as llama
+from lib.attention import attend_causal
 from lib.engine.cache import Cache, LayerCache
 from lib.engine.gguf import read_gguf
-from lib.engine.llama import LlamaConfig, LlamaWeights, llama_attention, load_model, merge_heads
+from lib.engine.llama import (
+    LlamaConfig,
+    LlamaWeights,
+    llama_attention,
+    llama_ffn,
+    load_model,
+    merge_heads,
+)
 from lib.errors import CourseError
+from lib.norm import rms_norm
 
 TOKENS = [17, 200, 3, 88, 88, 41, 260, 9, 130]
 # Logits here reach 4; two float32 passes that sum in different orders were 2e-6 apart at most.
@@ -254,3 +265,24 @@ def test_a_layer_cache_refuses_before_it_stores():
     assert cache.n == 0
     with pytest.raises(CourseError, match="capacity should be at least 1"):
         Cache(1, 2, 0, 4)
+
+
+def test_other_parts_of_a_layer_and_the_model_keeps_its_own(tiny):
+    model = load_model(tiny())
+    own = model.logits(TOKENS)
+    attend = Mock(wraps=attend_causal)
+    np.testing.assert_array_equal(model.using(attend=attend).logits(TOKENS), own)
+    assert attend.call_count == model.config.L * model.config.H
+    other = model.using(ffn=lambda X, weights: 0 * X)
+    hidden = other.hidden(TOKENS)
+    for X, Y, weights in zip(hidden[:-1], hidden[1:], model.layers, strict=True):
+        normed = rms_norm(X, weights.attention_gain, model.config.eps)
+        cache = model.new_cache(len(TOKENS)).layers[0]
+        np.testing.assert_array_equal(Y, X + llama_attention(normed, weights, cache, model.config))
+    assert other.using(ffn=llama_ffn).logits(TOKENS).tolist() == own.tolist()
+    np.testing.assert_array_equal(model.logits(TOKENS), own)
+
+
+def test_a_part_that_a_layer_does_not_have(tiny):
+    with pytest.raises(CourseError, match="has the parts attend, attention, ffn; got 'norm'"):
+        load_model(tiny()).using(norm=abs)

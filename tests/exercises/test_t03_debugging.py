@@ -17,6 +17,7 @@ from lib.exercises.judging import tasks_of
 from lib.exercises.t03_debugging import DIAGNOSES
 from lib.lab import faults
 from lib.lab.faults import REAL_FAULTS, TOY_FAULTS, WARDS, deal, patient, real_stack, toy_patient
+from lib.lab.installed import NoModel
 from tests.exercises.wrong.t03 import ATTENTION, ELSEWHERE, NETWORK, RIGHT, WRONG
 
 # What each fault is found by: all of the codes, and no other.
@@ -123,7 +124,7 @@ def test_faults_of_the_real_model_are_found(fault, monkeypatch):
 
 def test_without_the_model_the_check_says_so_in_one_line(monkeypatch):
     def missing():
-        raise faults.NoModel("The model is not installed")
+        raise NoModel("The model is not installed")
 
     monkeypatch.setattr(faults, "real_model", missing)
     monkeypatch.setattr(faults, "healthy_real_stack", missing)

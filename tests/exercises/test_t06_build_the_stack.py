@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from lib import reference
+from lib.engine.llama import Parts
 from lib.exercises import NotRight, Unanswered, check
 from lib.exercises import t06_build_the_stack as t06
+from lib.lab.installed import real_model
 from tests.exercises.wrong.t06 import loops
 
 
@@ -42,13 +44,10 @@ def test_what_the_model_cannot_use_is_named_with_its_place(attention, words):
         t06.finish("Once", attention, n=1)
 
 
-def test_the_engine_has_its_own_attention_back():
-    from lib.attention import attend_causal
-    from lib.engine import llama
-
+def test_the_model_keeps_its_own_attention():
     with pytest.raises(NotRight):
         t06.finish("Once", lambda Q, K, V: None, n=1)
-    assert llama.attend_causal is attend_causal
+    assert real_model().parts == Parts()
 
 
 def test_decoding_step_by_step_is_causal_attention():
@@ -100,7 +99,7 @@ def test_the_token_seen_in_the_cache_is_counted():
 @pytest.fixture
 def small(monkeypatch):
     config = SimpleNamespace(L=2, H=3)
-    monkeypatch.setattr(t06, "model", lambda: SimpleNamespace(config=config))
+    monkeypatch.setattr(t06, "real_model", lambda: SimpleNamespace(config=config))
 
 
 def heads(seed):

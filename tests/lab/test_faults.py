@@ -7,7 +7,7 @@ import pytest
 
 from lib import reference
 from lib.errors import CourseError, ModelError
-from lib.lab import faults
+from lib.lab import faults, installed
 from lib.lab.faults import (
     REAL_FAULTS,
     TOY_FAULTS,
@@ -294,8 +294,8 @@ def test_a_missing_model_is_said_in_one_line(monkeypatch):
         raise ModelError("The model is not installed")
 
     monkeypatch.setattr("lib.engine.llama.load_model", missing)
-    with pytest.raises(faults.NoModel) as raised:
-        inspect.unwrap(faults.real_model)()
+    with pytest.raises(installed.NoModel) as raised:
+        inspect.unwrap(installed.real_model)()
     assert raised.value._render_traceback_() == [
-        "This patient is a layer of the real model: The model is not installed"
+        "The real model is needed here: The model is not installed"
     ]
