@@ -11,7 +11,7 @@ from engine_cases import compete
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from lib.bench import work
+from lib.engine import work
 
 
 class Ours:

@@ -12,10 +12,11 @@ import pytest
 
 from lib import cli
 from lib.bench import results as kept
-from lib.bench import roofline, rows, run, work
+from lib.bench import roofline, rows, run
 from lib.bench.contest import Fixed, Lost, Process, Start, alternate, environment
 from lib.bench.results import Point, Results
 from lib.bench.rows import Row, Side
+from lib.engine import work
 from lib.engine.llama import LlamaConfig
 from lib.errors import CourseError
 

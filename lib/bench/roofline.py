@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lib.bench import work
 from lib.bench.results import Measured, Point, Results
+from lib.engine import work
 
 if TYPE_CHECKING:
     from lib.bench.contest import Answer

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lib.bench import work
-from lib.engine import quant
+from lib.engine import quant, work
 from lib.engine.config import LlamaConfig
 from lib.engine.gguf import TensorInfo
 from lib.engine.layout import MATRIX

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from lib import reference
-from lib.bench.work import multiply_adds
 from lib.engine import simd
 from lib.engine.gguf import TensorInfo
 from lib.engine.llama import LlamaConfig
+from lib.engine.work import multiply_adds
 from lib.errors import CourseError
 from lib.lab import ladder
 from lib.lab.figures import speed as pictures
