@@ -70,8 +70,8 @@ class FastLlama:
         CourseError
             If there are no tokens, or one is not in the vocabulary.
         """
-        tokens = check_tokens(tokens, self.config)
-        return quant.unpack_rows(self._packed["token_embd.weight"], tokens)
+        ids = check_tokens(tokens, self.config)
+        return quant.unpack_rows(self._packed["token_embd.weight"], ids)
 
     def logits(
         self, tokens: Sequence[int], cache: GrowingCache | None = None, all: bool = False
@@ -83,12 +83,12 @@ class FastLlama:
         CourseError
             As there; also if numbers leave the range of float32. The cache is then as it was.
         """
-        tokens = check_tokens(tokens, self.config)
-        cache = self.new_cache(len(tokens)) if cache is None else cache
-        cache.make_room(len(tokens))
+        ids = check_tokens(tokens, self.config)
+        cache = self.new_cache(len(ids)) if cache is None else cache
+        cache.make_room(len(ids))
         start, logits = cache.n, []
         try:
-            for part, is_last in _chunks(tokens):
+            for part, is_last in _chunks(ids):
                 heads = len(part) if all else int(is_last)
                 logits.append(self._pass(part, cache, heads))
                 cache.n += len(part)
@@ -106,10 +106,10 @@ class FastLlama:
 
         Parameters and errors are those of `logits`.
         """
-        tokens = check_tokens(tokens, self.config)
-        cache, parts = self.new_cache(len(tokens)), []
-        cache.make_room(len(tokens))
-        for part, _ in _chunks(tokens):
+        ids = check_tokens(tokens, self.config)
+        cache, parts = self.new_cache(len(ids)), []
+        cache.make_room(len(ids))
+        for part, _ in _chunks(ids):
             with self._team.turn:
                 self._enter(part, cache)
                 seen = [self._vectors(len(part))]

@@ -99,7 +99,8 @@ def read_weights(
         out = arena[at : at + np.prod(place)].reshape(place)
         try:
             source = info.data if info.type in quant.AS_THEY_LIE else file.tensors[name]
-            return quant.pack(source, info.type, *info.shape, kinds[name], out)
+            rows, columns = info.shape
+            return quant.pack(source, info.type, rows, columns, kinds[name], out)
         except ModelError:
             raise
         except CourseError as error:
@@ -111,9 +112,9 @@ def read_weights(
             done += matrix.nbytes
             if progress:
                 progress(done, arena.nbytes)
-    records = _records(packed, starts, config, threads)
+    records, head = _records(packed, starts, config, threads)
     gains, output_gain = _gains(file, config), 2 * config.L * round_up(config.d, 64)
-    return Weights(arena, *records, gains, output_gain), packed
+    return Weights(arena, records, head, gains, output_gain), packed
 
 
 def _records(packed, starts, config, threads):  # -> (L,) of LAYER, (1,) of MATRIX

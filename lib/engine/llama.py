@@ -247,10 +247,10 @@ class Llama:
             If there are no tokens, one is not in the vocabulary, or they don't fit into the
             context. Nothing is computed or stored then.
         """
-        tokens = check_tokens(tokens, self.config)
-        cache = self.new_cache(len(tokens)) if cache is None else cache
-        X = stack(*self._start(tokens, cache))  # (n, d)
-        cache.n += len(tokens)
+        ids = check_tokens(tokens, self.config)
+        cache = self.new_cache(len(ids)) if cache is None else cache
+        X = stack(*self._start(ids, cache))  # (n, d)
+        cache.n += len(ids)
         return self.head(X if all else X[-1])
 
     def hidden(self, tokens: Sequence[int]) -> np.ndarray:
@@ -258,19 +258,16 @@ class Llama:
 
         Parameters and errors are those of `logits`.
         """
-        tokens = check_tokens(tokens, self.config)
-        return np.stack(stack_outputs(*self._start(tokens, self.new_cache(len(tokens)))))
+        ids = check_tokens(tokens, self.config)
+        return np.stack(stack_outputs(*self._start(ids, self.new_cache(len(ids)))))
 
-    def _start(self, tokens: np.ndarray, cache: Cache):
+    def _start(self, ids: np.ndarray, cache: Cache):
         """Return the arguments of the stack: vectors, layers, and the function of a layer."""
-        cache.check_room(len(tokens))
+        cache.check_room(len(ids))
         cache.truncate(cache.n)  # drop what a pass left behind that was broken off midway
         layers = list(zip(self.layers, cache.layers, strict=True))
-        return (
-            self.embed(tokens),
-            layers,
-            partial(llama_layer, config=self.config, parts=self.parts),
-        )
+        step = partial(llama_layer, config=self.config, parts=self.parts)
+        return self.embedding[ids], layers, step
 
 
 def load_model(path: str | Path | None = None) -> Llama:

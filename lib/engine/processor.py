@@ -2,10 +2,6 @@
 
 from lib.jit import NUMBA
 
-if NUMBA:
-    from llvmlite import binding
-    from numba import config
-
 # Processors that go by a name in NUMBA_CPU_NAME, and what of interest they have.
 _V3 = {"avx2", "fma", "f16c"}
 _V4 = _V3 | {"avx512f", "avx512bw"}
@@ -15,14 +11,20 @@ _NAMED |= {"alderlake": _V3 | {"avxvnni"}, "apple-m1": {"dotprod"}}
 
 
 def _features() -> set[str]:
-    """Return the features of the processor that Numba compiles for."""
+    """Return the features of the processor that Numba compiles for; none without Numba."""
+    if not NUMBA:
+        return set()
+    from llvmlite import binding
+    from numba import config
+
     arm = {"arm"} if binding.get_default_triple().startswith(("aarch64", "arm64")) else set()
-    if config.CPU_NAME not in (None, "", "host"):
-        return _NAMED.get(config.CPU_NAME, set()) | arm  # unknown to us: plain vectors
+    name = getattr(config, "CPU_NAME", None)  # from NUMBA_CPU_NAME
+    if name not in (None, "", "host"):
+        return _NAMED.get(name, set()) | arm  # unknown to us: plain vectors
     return {name for name, has in binding.get_host_cpu_features().items() if has} | arm
 
 
-HAS = frozenset(_features() if NUMBA else ())
+HAS = frozenset(_features())
 FUSED = "fma" in HAS or "arm" in HAS  # x · y + z with one rounding
 HALVES = not NUMBA or "f16c" in HAS or "arm" in HAS  # float16 to float32 and back
 # How the four products of a group are added up.

@@ -13,8 +13,7 @@ import os
 from llvmlite import binding, ir
 from numba import types
 from numba.core import cgutils
-from numba.core.typing import signature
-from numba.core.typing.templates import ConcreteTemplate, infer_global
+from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
 from numba.extending import lower_builtin, models, register_model, type_callable
 
 from lib.engine import simd
@@ -285,10 +284,10 @@ lower(simd.total_int, types.int32, (I32,), _halved(lambda b, x, y: b.add(x, y)))
 
 
 def _operator(symbol, vector, emit):
-    @infer_global(symbol)
-    class _(ConcreteTemplate):
+    class Template(ConcreteTemplate):
         cases = (signature(vector, vector, vector),)
 
+    infer_global(symbol)(Template)  # pyright: ignore[reportOptionalCall]
     lower_builtin(symbol, vector, vector)(lambda context, b, sig, pair: emit(b, *pair))
 
 
