@@ -6,7 +6,10 @@ public functions of the core run the definitions of `lib.reference` instead.
 """
 
 import functools
+import hashlib
 import math
+import pickle
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +17,11 @@ import numpy as np
 try:
     import numba
     import numba.extending
-except ImportError:
+except (ImportError, OSError):  # missing, or not fit for this NumPy or this system
     numba = None
 
 NUMBA = numba is not None
+COMPILES = NUMBA and not numba.config.DISABLE_JIT  # which NUMBA_DISABLE_JIT=1 sets
 
 # What the compiler may assume about float arithmetic. Sums may be reordered ("reassoc") and
 # products fused into them ("contract"): without that a dot product cannot use vector registers.
@@ -69,7 +73,7 @@ def elementwise(function):
     """Compile a function of one number into one that maps over arrays, as a NumPy ufunc does."""
     if not NUMBA:
         return function
-    if numba.config.DISABLE_JIT:  # which Numba heeds for `njit` alone
+    if not COMPILES:  # Numba heeds that for `njit` alone
         return np.vectorize(function, otypes=[np.float32])
     return _compile(numba.vectorize, function, nopython=True, fastmath=FLOAT_RULES)
 
@@ -116,11 +120,14 @@ def source_of(function):
 
 
 def is_kept(function):
-    """Tell whether a kernel was compiled before and is kept on disk."""
-    folder = getattr(getattr(function, "stats", None), "cache_path", None)
-    if folder is None:  # nothing is kept, or nothing is compiled at all
-        return not hasattr(function, "stats")
-    return any(Path(folder).glob(f"*{source_of(function).__name__}-*.nbi"))
+    """Tell whether a kernel was compiled before and is kept on disk, or need not be compiled."""
+    cache = _cache_of(function)
+    if cache is None:
+        return not COMPILES
+    try:
+        return bool(cache._cache_file._load_index())
+    except Exception:  # a damaged file: see `_forgive`
+        return False
 
 
 def cache_is_writable():
@@ -134,40 +141,98 @@ _uncached = []
 def _compile(decorator, function, **options):
     try:
         made = decorator(cache=True, **options)(function)
-    except RuntimeError:  # Numba found no folder that it may write to
+    except (RuntimeError, OSError):  # Numba found no folder that it may write to
         _uncached.append(function.__name__)
         return decorator(**options)(function)
-    _watch_all_sources(made)
+    cache = _cache_of(made)
+    if cache is not None:
+        _stamp_contents(cache)
+        _forgive(cache)
     return made
 
 
-def _watch_all_sources(dispatcher):
-    """Let a kernel be compiled anew when any file that kernels come from has changed.
+def _cache_of(function):
+    """Return what keeps a kernel on disk, if something does.
 
-    Numba looks at the kernel's own file alone, and a kernel has others compiled into it. The
-    attributes are not documented: where a version lacks them, a kernel may be stale after an
-    update until its `__pycache__` is deleted.
+    Its attributes are not documented: where a version of Numba lacks them, kernels are kept as
+    Numba itself does it.
     """
+    dispatcher = getattr(function, "_dispatcher", function)
     cache = getattr(dispatcher, "_cache", None) or getattr(dispatcher, "cache", None)
-    index = getattr(cache, "_cache_file", None)
-    if hasattr(index, "_source_stamp"):
-        index._source_stamp = (index._source_stamp, _stamp_of_sources())
+    return cache if hasattr(getattr(cache, "_cache_file", None), "_source_stamp") else None
 
 
-# Where kernels come from that are compiled into others.
-SOURCES = [
-    "jit",
-    "attention",
-    "ffn",
-    "norm",
-    "rope",
-    "engine/simd",
-    "engine/simd_llvm",
-    "engine/kernels",
+# Files whose code or constants go into kernels of other files.
+SOURCES = ["jit", "attention", "ffn", "norm", "rope"]
+SOURCES += [
+    f"engine/{name}" for name in ("kernels", "layout", "processor", "quant", "simd", "simd_llvm")
 ]
 
 
+def _stamp_contents(cache):
+    """Let a kernel be compiled anew when what it was made of has changed, and only then.
+
+    Numba looks at the time of the kernel's own file. A kernel has others compiled into it, and a
+    checkout or a copy gives the same files new times.
+    """
+    file = getattr(cache._impl.locator, "_py_file", None)  # a cell of a notebook has none
+    own = _digest(file) if file else cache._cache_file._source_stamp
+    cache._cache_file._source_stamp = (own, *(_digest(source) for source in _source_files()))
+
+
+def _source_files():
+    return [Path(__file__).parent / f"{name}.py" for name in SOURCES]
+
+
 @functools.cache
-def _stamp_of_sources():
-    files = [Path(__file__).parent / f"{name}.py" for name in SOURCES]
-    return tuple((file.name, file.stat().st_mtime, file.stat().st_size) for file in files)
+def _digest(file):
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+
+
+def _forgive(cache):
+    """Compile where the cache fails: damaged or cut files, a full disk, another version's types.
+
+    A checksum finds what was damaged in a kernel's machine code, which would end the process.
+    """
+    file, load, save = cache._cache_file, cache.load_overload, cache.save_overload
+
+    def load_data(name):
+        raw = Path(file._data_path(name)).read_bytes()
+        if hashlib.sha256(raw[32:]).digest() != raw[:32]:
+            raise ValueError("a kernel is damaged")
+        return pickle.loads(raw[32:])
+
+    def save_data(name, data):
+        raw = file._dump(data)
+        with file._open_for_write(file._data_path(name)) as out:
+            out.write(hashlib.sha256(raw).digest() + raw)
+
+    def load_overload(signature, context):
+        try:
+            return load(signature, context)
+        except Exception:  # a damaged pickle may raise anything
+            _say_once("a kernel that was kept on disk could not be read; it is compiled anew")
+            return None
+
+    def save_overload(signature, data):
+        try:
+            try:
+                save(signature, data)
+            except OSError:
+                raise
+            except Exception:  # the index is damaged: begin a new one
+                cache.flush()
+                save(signature, data)
+        except OSError as error:
+            _say_once(
+                f"compiled kernels cannot be kept ({error.strerror}), so each start of Python "
+                "compiles them anew; NUMBA_CACHE_DIR may name another folder for them"
+            )
+
+    file._load_data, file._save_data = load_data, save_data
+    cache.load_overload, cache.save_overload = load_overload, save_overload
+
+
+@functools.cache
+def _say_once(words):
+    warnings.warn(words, stacklevel=2)
