@@ -5,6 +5,8 @@ cut into pieces, each piece is written as its UTF-8 bytes, and neighbours are me
 of the file's list. The package `tokenizers` does the work; this module tells it what the file says.
 """
 
+import warnings
+
 from lib.engine.gguf import GGUF, shown
 from lib.engine.vocabulary import (
     CONTROL,
@@ -87,7 +89,14 @@ def _merges(file: GGUF, ids: dict[str, int]) -> list[tuple[str, str]]:
 
 
 def _pieces_name(file: GGUF) -> str:
-    name = file.value("tokenizer.ggml.pre", str, "default")
+    name = file.value("tokenizer.ggml.pre", str, "")
+    if not name:
+        name = "default"
+        warnings.warn(
+            f"{file.path} does not say how its tokenizer cuts text (`tokenizer.ggml.pre`); it is "
+            "cut as llama.cpp does then, and the model may have been trained otherwise",
+            stacklevel=2,
+        )
     if name not in PIECES:
         raise ModelError(
             f"The tokenizer of {file.path} cuts text in the way `{shown(name)}`; "

@@ -37,10 +37,22 @@ class LlamaConfig:
 def open_model(path: str | Path | None = None) -> tuple[GGUF, LlamaConfig]:
     """Read a model file's header and the sizes in it; see `load_model`."""
     file = read_gguf(find_model() if path is None else path)
+    _refuse_a_part(file)
     config = read_config(file)
     _refuse_unknown_tensors(file, config)
     _refuse_missing_tensors(file, config)
     return file, config
+
+
+def _refuse_a_part(file: GGUF) -> None:
+    count = file.metadata.get("split.count", 1)
+    if type(count) is int and count > 1:
+        number = file.metadata.get("split.no", 0)
+        which = f"part {number + 1}" if type(number) is int else "a part"
+        raise ModelError(
+            f"{file.path} is {which} of a model that was split over {count} files; join them "
+            "with llama.cpp's `llama-gguf-split --merge`, and give the whole file"
+        )
 
 
 def read_config(file: GGUF) -> LlamaConfig:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lib.arguments import check_sampling, is_whole
-from lib.attention import softmax
 from lib.errors import CourseError
+from lib.reference import softmax
 
 if TYPE_CHECKING:
     from lib.engine.cache import Cache
@@ -54,13 +54,15 @@ def probabilities(
     # Differences to the largest, since only they matter. Below -1000 the probability is 0 in any
     # case, and a tiny temperature would overflow float32.
     scaled = np.maximum((logits - logits.max()) / temperature, -1000.0)
-    p = softmax(scaled.astype(np.float32)).astype(np.float64)
+    p = softmax(scaled)  # float64: shares are compared with top_p below
     order = np.argsort(-p, kind="stable")  # most likely first
     p[order[len(p) if top_k is None else top_k :]] = 0.0
     p /= p.sum()
-    if top_p is not None:
+    if top_p is not None and top_p < 1:
         before = np.cumsum(p[order]) - p[order]  # what the more likely tokens have together
-        p[order[before >= top_p]] = 0.0
+        # A sum of n numbers is off by some n roundings: what misses top_p by that has reached it.
+        reached = top_p * (1 - len(p) * np.finfo(np.float64).eps)
+        p[order[before >= reached]] = 0.0
     return p / p.sum()
 
 
@@ -97,6 +99,7 @@ def generate(
     top_p: float | None = None,
     seed: int | None = None,
     when_full: str = "error",
+    cache: "Cache | None" = None,
 ) -> Iterator[int]:
     """Yield up to n tokens that follow a prompt, each as soon as it is known.
 
@@ -115,6 +118,9 @@ def generate(
     when_full : {"error", "slide"}
         What happens to a text longer than the context. Sliding forgets the older half of the
         context each time it is full, and reads the newer half again as if it were the whole text.
+    cache : Cache, optional
+        Holds the beginning of the prompt, which is then not read again, and takes up the rest. It
+        has to leave at least the prompt's last token to be read.
 
     Returns
     -------
@@ -141,18 +147,28 @@ def generate(
             f"the prompt has {len(prompt_tokens)} and n is {n}"
         )
     model.embed(prompt_tokens)  # names a token that the vocabulary lacks
-    cache = model.new_cache(len(prompt_tokens) + int(n))
+    if when_full == "slide" and n > 0 and context < 2 + len(_head(model, prompt_tokens)):
+        raise CourseError(f"the context should have room to slide; it has {context} tokens in all")
+    if cache is None:
+        cache = model.new_cache(len(prompt_tokens) + int(n))
     rng = np.random.default_rng(seed)
     return _steps(model, list(prompt_tokens), int(n), cache, (temperature, top_k, top_p, rng))
+
+
+def _head(model: "Llama", text: Sequence[int]) -> list[int]:
+    """Return what stays in front of a text that slides: the file's first token, if it has one."""
+    bos = model.tokenizer.bos
+    return [bos] if bos is not None and text[0] == bos else []
 
 
 def _steps(
     model: "Llama", text: list[int], n: int, cache: "Cache", sampling: tuple
 ) -> Iterator[int]:
-    new = list(text)  # the whole prompt first, then one token at a time
+    head = _head(model, text)
+    new = text[cache.n :]  # what was not read yet of the prompt first, then one token at a time
     for _ in range(n):
         if len(text) > model.config.context:  # slide: the newer half is the text from now on
-            text = text[-(model.config.context // 2) :]
+            text = head + text[len(head) - max(model.config.context // 2, 1 + len(head)) :]
             new = list(text)
             cache.truncate(0)
         logits = model.logits(new, cache)

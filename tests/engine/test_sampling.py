@@ -2,7 +2,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from tiny_models import sentencepiece
 
+from lib.engine.llama import load_model
 from lib.engine.sampling import generate, probabilities, sample
 from lib.errors import CourseError
 
@@ -106,9 +108,9 @@ def script(next_tokens, context=10):
 
     return SimpleNamespace(
         config=SimpleNamespace(context=context),
-        tokenizer=SimpleNamespace(stop={49}),
+        tokenizer=SimpleNamespace(stop={49}, bos=None),
         embed=lambda tokens: None,
-        new_cache=lambda capacity: None,
+        new_cache=lambda capacity: SimpleNamespace(n=0),
         logits=logits,
         fed=fed,
     )
@@ -175,3 +177,43 @@ def test_generate_runs_to_the_end_of_the_context(odd):
     assert found != list(generate(odd, prompt, 9, temperature=1.0, seed=12))
     with pytest.raises(CourseError, match="one is 5000"):
         generate(odd, [5000], 1)
+
+
+def test_top_p_of_one_drops_nothing():
+    logits = np.random.default_rng(3).normal(0, 4, 5000)
+    np.testing.assert_array_equal(probabilities(logits, top_p=1.0), probabilities(logits))
+
+
+@pytest.mark.parametrize("shares", [[0.7, 0.2, 0.1], [0.1] * 10, [0.6, 0.3, 0.1]])
+def test_top_p_keeps_the_fewest_that_reach_it(shares):
+    """Rounding in a sum of shares keeps no token too many."""
+    logits = np.log(np.array(shares))
+    for k in range(1, len(shares)):
+        kept = np.count_nonzero(probabilities(logits, top_p=float(np.round(sum(shares[:k]), 12))))
+        assert kept == k
+
+
+def test_a_text_that_slides_keeps_the_first_token_that_the_file_wants(tiny):
+    model = load_model(tiny(tokenizer=sentencepiece()))
+    model.tokenizer.stop, reads, real = frozenset(), [], model.logits
+    model.logits = lambda tokens, cache: (reads.append(list(tokens)), real(tokens, cache))[1]
+    prompt = model.tokenizer.encode("a b")
+    list(generate(model, prompt, 25, when_full="slide"))
+    texts = [read for read in reads if len(read) > 1]
+    assert len(texts) > 2
+    assert {text[0] for text in texts} == {prompt[0]}
+    assert {len(text) for text in texts[1:]} == {model.config.context // 2}
+
+
+def test_a_context_too_small_to_slide_is_told_at_the_call():
+    model = script([], context=1)
+    with pytest.raises(CourseError, match="should have room to slide; it has 1 tokens in all"):
+        generate(model, [1], 2, when_full="slide")
+
+
+def test_generate_goes_on_from_what_a_cache_holds(odd):
+    cache = odd.new_cache()
+    odd.logits([7, 8], cache)
+    found = list(generate(odd, [7, 8, 9], 4, cache=cache))
+    assert found == list(generate(odd, [7, 8, 9], 4))
+    assert cache.n == 6
