@@ -268,9 +268,9 @@ def test_marks_change_no_token_of_what_spells_none(real_tokenizer):
 
 
 RENDERED = {
-    "{% for m in messages %}<{% generation %}{{ m.content }}{% endgeneration %}>{% endfor %}": "<é & 'x'>",
+    "<{% generation %}{{ messages[0].content }}{% endgeneration %}>": "<é & 'x'>",
     "{{ messages[0].content | tojson }}": "\"é & 'x'\"",
-    "{{ messages | tojson(indent=1) }}": '[\n {\n  "role": "user",\n  "content": "é & \'x\'"\n }\n]',
+    "{{ [1, 'é'] | tojson(indent=1) }}": '[\n 1,\n "é"\n]',
     "{{ strftime_now('%Y') | length }}": "4",
     "{% if tools is none and not documents %}none{% endif %}": "none",
     "{% for m in messages %}{{ m.content }}{% break %}{% endfor %}": "é & 'x'",
