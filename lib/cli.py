@@ -9,14 +9,18 @@ Codes: 0 done; 1 the run itself failed; 2 the input was wrong; 130 ended by Ctrl
 
 from __future__ import annotations
 
+import codecs
 import gc
 import importlib.util
 import math
 import os
+import re
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -60,9 +64,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments : sequence of str, optional
         What follows `course` on the command line; taken from there by default.
     """
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a Windows console may know fewer characters than we
-            stream.reconfigure(errors="replace")
+    _prepare()
+    if sys.stdout is None:  # `>&-`: the next file that is opened would get its number
+        _say_error("there is no output to write to: stdout is closed")
+        return FAILED
     try:
         code = app(
             args=None if arguments is None else list(arguments),
@@ -83,6 +88,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _close_stdout()
         return 0
+    except OSError as error:
+        if error.filename is not None:
+            _say_error(f"{error.filename} cannot be used: {error.strerror}")
+            return FAILED
+        _close_stdout()
+        _say_error(f"the output cannot be written: {error.strerror}")
+        return FAILED
+
+
+def _prepare() -> None:
+    """See to it that what is printed arrives, and that Ctrl-C does."""
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if not hasattr(stream, "reconfigure"):
+            continue
+        if stream.isatty() and not _is_utf8(stream.encoding):  # it can show those characters only
+            stream.reconfigure(errors="backslashreplace")
+        else:  # a pipe on Windows, say, would lose what its code page lacks
+            stream.reconfigure(encoding="utf-8", errors="replace")
+    alone = threading.current_thread() is threading.main_thread()
+    if alone and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started by `setsid … &`
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _is_utf8(encoding: str | None) -> bool:
+    try:
+        return codecs.lookup(encoding or "").name == "utf-8"
+    except LookupError:
+        return False
 
 
 def _say_error(sentence: str) -> None:
@@ -91,9 +126,9 @@ def _say_error(sentence: str) -> None:
 
 def _close_stdout() -> None:
     """Let what is still buffered go nowhere: the reader of our output, say `head`, has left."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+    sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    with suppress(OSError):  # the old one is flushed once more at the end of the program
+        os.dup2(sys.stdout.fileno(), sys.__stdout__.fileno())
 
 
 def _console(stderr: bool = False) -> Console:
@@ -513,44 +548,55 @@ def _grades_table(graded) -> Table:
 # --- course say ----------------------------------------------------------------------------------
 
 
-@app.command()
+Tokens = Annotated[int, typer.Option(help="How many tokens at most.")]
+Temperature = Annotated[
+    float, typer.Option(help="0 takes the likeliest token; above, chance has a part.")
+]
+TopK = Annotated[int | None, typer.Option(help="Choose among the K likeliest.")]
+TopP = Annotated[
+    float | None, typer.Option(help="Choose among the likeliest that make up this share.")
+]
+Seed = Annotated[int | None, typer.Option(help="The same seed gives the same text.")]
+Model = Annotated[Path | None, typer.Option(help="A GGUF file of the Llama architecture.")]
+Threads = Annotated[
+    int | None, typer.Option(help="Threads of the engine; by default the processors.")
+]
+Plain = Annotated[
+    bool, typer.Option("--plain", help="Use the float32 functions that the chapters derive.")
+]
+
+
+# A text may begin with a dash: what is no option is taken for the text, and looked at below.
+@app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
 def say(
-    prompt: Annotated[str, typer.Argument(help="The text to continue, or a question to --chat.")],
-    tokens: Annotated[int, typer.Option(help="How many tokens at most.")] = 50,
-    temperature: Annotated[
-        float, typer.Option(help="0 takes the likeliest token; above, chance has a part.")
-    ] = 0.0,
-    top_k: Annotated[int | None, typer.Option(help="Choose among the K likeliest.")] = None,
-    top_p: Annotated[
-        float | None, typer.Option(help="Choose among the likeliest that make up this share.")
+    context: typer.Context,
+    prompt: Annotated[
+        str | None,
+        typer.Argument(help="The text to continue, or a question to --chat; - reads the input."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="The same seed gives the same text.")] = None,
+    tokens: Tokens = 50,
+    temperature: Temperature = 0.0,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    seed: Seed = None,
     chat: Annotated[bool, typer.Option("--chat", help="Answer instead of continuing.")] = False,
-    model: Annotated[
-        Path | None, typer.Option(help="A GGUF file of the Llama architecture.")
-    ] = None,
-    threads: Annotated[
-        int | None, typer.Option(help="Threads of the engine; by default the processors.")
-    ] = None,
+    model: Model = None,
+    threads: Threads = None,
     slide: Annotated[
         bool, typer.Option("--slide", help="Go on past the context: forget its older half.")
     ] = False,
-    plain: Annotated[
-        bool, typer.Option("--plain", help="Use the float32 functions that the chapters derive.")
-    ] = False,
+    plain: Plain = False,
 ) -> None:
     """Let the real model continue a text.
 
     The continuation alone goes to stdout, as it comes. Ctrl-C ends it.
     """
-    _check_say(prompt, tokens, seed)
-    from lib.arguments import check_sampling
-
-    check_sampling(temperature, top_k, top_p)
+    prompt = _prompt(prompt, context.args)
+    _check_say(tokens, seed, temperature, top_k, top_p)
     llama = _load(model, threads, plain)
     from lib.engine import sampling
 
-    ids = _prompt_ids(llama, prompt, chat)
+    ids = _ids_of(llama, [{"role": "user", "content": prompt}] if chat else prompt)
     when_full = "slide" if slide else "error"
     chosen = sampling.generate(llama, ids, tokens, temperature, top_k, top_p, seed, when_full)
     if not chat:
@@ -566,43 +612,72 @@ def say(
         _close_stdout()
 
 
-def _check_say(prompt: str, tokens: int, seed: int | None) -> None:
-    """Refuse what is wrong before seconds are spent on loading the model."""
-    if not prompt.strip():
+def _prompt(given: str | None, more: Sequence[str]) -> str:
+    """Return the text to go on from: what was given, or what comes through a pipe."""
+    for word in [given or "", *more]:
+        if re.fullmatch(r"--?[A-Za-z][\w-]*(=.*)?", word):
+            raise UsageError(f"No such option: {word}. In front of a text like this put -- alone.")
+    if more:
+        raise UsageError(f"PROMPT should be one text, in quotation marks; {more[0]!r} follows it.")
+    if given is None and sys.stdin is not None and sys.stdin.isatty():
+        raise UsageError("Missing argument 'PROMPT': a text in quotation marks.")
+    if given is None or given == "-":
+        given = _read_input().rstrip("\n")
+    if not given.strip():
         raise CourseError("PROMPT has no text in it; give at least one word to go on from")
-    if not _is_utf8(prompt):
-        raise CourseError("PROMPT is not UTF-8 text; set the terminal to UTF-8")
+    try:
+        given.encode("utf-8")
+    except UnicodeEncodeError:
+        raise CourseError("PROMPT is not UTF-8 text; set the terminal to UTF-8") from None
+    return given
+
+
+def _read_input() -> str:
+    if sys.stdin is None:
+        raise CourseError("PROMPT should come from the input, and there is none")
+    raw = getattr(sys.stdin, "buffer", None)
+    try:
+        return raw.read().decode("utf-8-sig") if raw else sys.stdin.read()
+    except UnicodeDecodeError:
+        raise CourseError("the input is not UTF-8 text") from None
+
+
+def _check_say(tokens: int, seed: int | None, *sampling: float | None) -> None:
+    """Refuse what is wrong before seconds are spent on loading the model."""
     if tokens < 1:
         raise CourseError(f"--tokens should be at least 1; it is {tokens}")
     if seed is not None and seed < 0:
         raise CourseError(f"--seed should be 0 or more; it is {seed}")
+    from lib.arguments import check_sampling
 
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-        return True
-    except UnicodeEncodeError:
-        return False
+    check_sampling(*sampling)
 
 
 def _load(path: Path | None, threads: int | None, plain: bool) -> Llama | FastLlama:
     """Read the model; the first use of the fast engine ever compiles it, which is said."""
     with _spinner("loading the model") as status:
-        if plain or importlib.util.find_spec("numba") is None:
-            from lib.engine.llama import load_model
+        off = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")  # needs no import to see
+        if not plain and not off and importlib.util.find_spec("numba") is not None:
+            show = None if status is None else partial(_show_bytes, status)
+            fast, is_compiled = _load_fast(path, threads, show)
+            if fast is not None:
+                if not is_compiled:
+                    words = "compiling the engine; this first use takes about half a minute"
+                    _console(stderr=True).print(f"course: {words}")
+                return fast
+        if not plain:
+            why = "NUMBA_DISABLE_JIT is set" if off else "Numba is missing or does not load"
+            _say_error(f"{why}: the plain functions of the chapters run, which are slower")
+        from lib.engine.llama import load_model
 
-            return load_model(path)
-        show = None if status is None else partial(_show_bytes, status)
-        llama, is_compiled = _load_fast(path, threads, show)
-    if not is_compiled:
-        words = "compiling the engine; this first use takes about half a minute"
-        _console(stderr=True).print(f"course: {words}")
-    return llama
+        return load_model(path)
 
 
-def _load_fast(path: Path | None, threads: int | None, show) -> tuple[FastLlama, bool]:
-    """Read the file while Numba is imported. What both make is no garbage: none is looked for."""
+def _load_fast(path, threads, show) -> tuple[FastLlama | None, bool]:
+    """Read the file while Numba is imported; None where nothing can be compiled.
+
+    What both make is no garbage: none is looked for.
+    """
     from concurrent.futures import ThreadPoolExecutor
 
     from lib.engine.layout import read_parts
@@ -613,6 +688,10 @@ def _load_fast(path: Path | None, threads: int | None, show) -> tuple[FastLlama,
     try:
         with ThreadPoolExecutor(1) as pool:
             parts = pool.submit(read_parts, path, team.threads, progress=show)
+            from lib.jit import COMPILES
+
+            if not COMPILES:
+                return None, False
             from lib.engine.fast import FastLlama, is_compiled
 
             return FastLlama(*parts.result(), team), is_compiled()
@@ -625,11 +704,11 @@ def _show_bytes(status, done: int, total: int) -> None:
     status.update(f"loading the model: {done / 1e6:.0f} of {total / 1e6:.0f} MB")
 
 
-def _prompt_ids(llama: Llama | FastLlama, prompt: str, chat: bool) -> list[int]:
-    if not chat:
+def _ids_of(llama: Llama | FastLlama, prompt: str | list[dict]) -> list[int]:
+    """Return the tokens of a text, or of a conversation that waits for its answer."""
+    if isinstance(prompt, str):
         return llama.tokenizer.encode(prompt)
-    conversation = llama.tokenizer.chat([{"role": "user", "content": prompt}])
-    return llama.tokenizer.encode(conversation, special=True)
+    return llama.tokenizer.encode(llama.tokenizer.chat(prompt), special=True)
 
 
 def _spinner(words: str):
@@ -642,6 +721,99 @@ def _show_prompt(prompt: str) -> None:
     console = _console(stderr=True)
     if console.is_terminal and sys.stdout.isatty():
         console.print(prompt, style="dim", end="", soft_wrap=True)
+
+
+# --- course chat ---------------------------------------------------------------------------------
+
+CHAT_WORDS = "A line is a turn. Ctrl-C stops an answer; /new forgets all; /quit or Ctrl-D ends."
+
+
+@app.command()
+def chat(
+    system: Annotated[str, typer.Option(help="What the model should know and do all along.")] = "",
+    tokens: Annotated[int, typer.Option(help="How many tokens an answer has at most.")] = 400,
+    temperature: Temperature = 0.0,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    seed: Seed = None,
+    model: Model = None,
+    threads: Threads = None,
+    plain: Plain = False,
+) -> None:
+    """Talk with the real model, turn by turn.
+
+    The left context stays in the cache: each turn reads only what is new.
+    """
+    _check_say(tokens, seed, temperature, top_k, top_p)
+    llama = _load(model, threads, plain)
+    from lib.engine import sampling
+
+    first = [{"role": "system", "content": system}] if system else []
+    messages, read, cache = list(first), [], llama.new_cache()
+    for words in _turns():
+        if words == "/new":
+            messages = list(first)
+            continue
+        messages.append({"role": "user", "content": words})
+        ids = _ids_of(llama, messages)
+        room = min(tokens, llama.config.context - len(ids))
+        if room < 1:
+            messages.pop()
+            _say_error("the conversation no longer fits into the context; /new begins another")
+            continue
+        cache.truncate(min(_same(read, ids), len(ids) - 1))
+        rest = (temperature, top_k, top_p, seed)
+        said: list[int] = []
+        answer = sampling.generate(llama, ids, room, *rest, cache=cache)
+        text = _answer(llama, answer, said)
+        read = [*ids, *said][: cache.n]  # what the cache holds now
+        messages.append({"role": "assistant", "content": text})
+
+
+def _turns() -> Iterator[str]:
+    """Yield what the reader says, until the input ends or they have had enough."""
+    people = sys.stdin is not None and sys.stdin.isatty()
+    if people:
+        _console(stderr=True).print(CHAT_WORDS, style="dim")
+    while True:
+        if people:
+            print("> ", end="", flush=True, file=sys.stderr)
+        try:
+            line = sys.stdin.readline() if sys.stdin else ""
+        except KeyboardInterrupt:
+            line = ""
+        words = line.strip()
+        if not line or words in ("/quit", "/exit"):
+            if people:
+                print(file=sys.stderr)
+            return
+        if words:
+            yield words
+
+
+def _answer(llama: Llama | FastLlama, chosen: Iterable[int], said: list[int]) -> str:
+    """Print an answer as it comes, keep its tokens in `said`; Ctrl-C stops it and nothing else."""
+    text = ""
+
+    def kept() -> Iterator[int]:
+        for token in chosen:
+            said.append(token)
+            yield token
+
+    try:
+        for piece in llama.tokenizer.stream_text(kept()):
+            print(piece, end="", flush=True)
+            text += piece
+    except KeyboardInterrupt:
+        print(" …", end="")
+    print(flush=True)
+    return text
+
+
+def _same(one: Sequence[int], other: Sequence[int]) -> int:
+    """Return how many tokens two texts begin with in common."""
+    pairs = zip(one, other, strict=False)
+    return next((k for k, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
 
 # --- course lite ---------------------------------------------------------------------------------

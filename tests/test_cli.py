@@ -12,6 +12,7 @@ import sys
 import time
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -23,6 +24,7 @@ from lib import cli, doctor, notebooks
 from lib.doctor import MISSING, NOTE, OK, Finding
 from lib.engine import sampling
 
+ROOT = Path(__file__).parents[1]
 posix_only = pytest.mark.skipif(os.name != "posix", reason="signals and pipes of POSIX")
 
 
@@ -75,7 +77,7 @@ def course_process(*arguments, **options):
 def test_alone_it_prints_what_there_is(capsys):
     assert cli.main([]) == 0
     out, err = capsys.readouterr()
-    for command in ("lab", "run", "build", "check", "grade", "say", "bench", "doctor"):
+    for command in ("lab", "run", "build", "check", "grade", "say", "chat", "bench", "doctor"):
         assert re.search(rf"^  {command}  +[A-Z]", out, re.MULTILINE)
     assert "..." not in out.split("Commands:")[1]  # each is said in a line that fits
     assert err == ""
@@ -108,7 +110,6 @@ BAD_INPUT = {
     "run: timeout": (["run", "--timeout", "0"], "timeout must be a positive number"),
     "build: no such notebook": (["build", "02"], "There is no notebook '02'"),
     "build: broken JSON": (["build", "broken.ipynb"], "broken JSON at line 1"),
-    "say: no prompt": (["say"], "Missing argument"),
     "say: empty": (["say", ""], "PROMPT has no text in it"),
     "say: spaces": (["say", " \t\n "], "PROMPT has no text in it"),
     "say: not UTF-8": (["say", "a\udcff"], "PROMPT is not UTF-8"),
@@ -455,12 +456,181 @@ def test_say_ends_cleanly_at_ctrl_c(fake, capsys):
     assert capsys.readouterr() == ("ab\n", "")
 
 
-def test_say_on_a_narrow_terminal_replaces_what_it_lacks(fake, monkeypatch):
+class Terminal(io.TextIOWrapper):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown"),
+    [(io.TextIOWrapper, "é🙂!\n".encode()), (Terminal, b"\xe9\\U0001f642!\n")],
+    ids=["a pipe gets UTF-8", "a terminal gets the number of what it lacks"],
+)
+def test_say_loses_no_character_where_the_encoding_is_narrow(fake, monkeypatch, kind, shown):
     raw = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="cp1252", newline="\n"))
+    monkeypatch.setattr(sys, "stdout", kind(raw, encoding="cp1252", newline="\n"))
     fake.says = map(ord, "é🙂!")
     assert cli.main(["say", "🙂 مرحبا"]) == 0
-    assert raw.getvalue() == b"\xe9?!\n"
+    assert raw.getvalue() == shown
+
+
+@pytest.mark.parametrize("words", [[], ["-"]])
+def test_say_reads_the_text_from_a_pipe(fake, monkeypatch, words):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("É Hi\n".encode())))
+    assert cli.main(["say", *words]) == 0
+    assert fake.encoded == ("É Hi", False)
+
+
+def test_say_asks_people_for_a_text(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", Terminal(io.BytesIO()))
+    assert cli.main(["say"]) == 2
+    assert "Missing argument 'PROMPT'" in capsys.readouterr().err
+
+
+def test_say_refuses_a_pipe_that_is_no_text(fake, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\xfe")))
+    assert cli.main(["say"]) == 2
+    assert capsys.readouterr().err == "course: the input is not UTF-8 text.\n"
+
+
+@pytest.mark.parametrize("text", ["- apples, pears and", "-5 degrees", "--- Chapter 1", "--\nx"])
+def test_a_text_may_begin_with_a_dash(fake, text):
+    assert cli.main(["say", text]) == 0
+    assert fake.encoded == (text, False)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["Hi", "--tokns", "3"], "No such option: --tokns"),
+        (["--tokns", "3", "Hi"], "No such option: --tokns"),
+        (["--tokns=3", "Hi"], "No such option: --tokns=3"),
+        (["Hi", "there"], "PROMPT should be one text, in quotation marks; 'there' follows it"),
+    ],
+)
+def test_say_still_knows_a_mistyped_option(fake, capsys, words, message):
+    assert cli.main(["say", *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+@posix_only
+@pytest.mark.parametrize("to", ["> /dev/full", ">&-"])
+@pytest.mark.parametrize("command", ["doctor", "--help", "check 99"])
+def test_where_nothing_can_be_printed_a_sentence_says_so(to, command):
+    if to == "> /dev/full" and not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    shell = f'"{sys.executable}" -m lib.cli {command} {to}'
+    done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode in (1, 2)
+    assert re.fullmatch(r"course: .*\.\n", done.stderr)
+
+
+@posix_only
+def test_ctrl_c_works_where_the_shell_had_it_ignored():
+    """As `setsid … &` and some CI systems start a program."""
+    code = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "from lib import cli\n"
+        "cli._prepare()\n"
+        "assert signal.getsignal(signal.SIGINT) is signal.default_int_handler"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+def talk(monkeypatch, capsys, lines, *options):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
+    code = cli.main(["chat", *options])
+    return code, capsys.readouterr()
+
+
+class Talker:
+    """A model that answers with the length of what it was given, and notes what it read."""
+
+    def __init__(self, context=400):
+        self.tokenizer = self
+        self.config = SimpleNamespace(context=context)
+        self.reads = []
+
+    def new_cache(self):
+        self.cache = SimpleNamespace(n=0, truncate=self.truncate)
+        return self.cache
+
+    def truncate(self, n):
+        assert n <= self.cache.n
+        self.cache.n = n
+
+    def chat(self, messages):
+        return "".join(f"<{m['role'][0]}>{m['content']}" for m in messages) + "<a>"
+
+    def encode(self, text, special=False):
+        return list(map(ord, text))
+
+    def stream_text(self, tokens):
+        return (chr(token) for token in tokens)
+
+    def generate(self, llama, ids, n, *sampling, cache):
+        self.reads.append("".join(map(chr, ids[cache.n :])))
+        yield from map(ord, str(len(ids))[:n])
+        cache.n = len(ids) + len(str(len(ids)))
+
+
+@pytest.fixture
+def talker(monkeypatch):
+    model = Talker()
+    monkeypatch.setattr(cli, "_load", lambda *loaded: model)
+    monkeypatch.setattr(sampling, "generate", model.generate)
+    return model
+
+
+def test_each_turn_of_a_chat_reads_only_what_is_new(talker, monkeypatch, capsys):
+    code, (out, err) = talk(monkeypatch, capsys, ["Hello", "", "More"], "--system", "S")
+    assert (code, out, err) == (0, "15\n27\n", "")
+    assert talker.reads == ["<s>S<u>Hello<a>", "<u>More<a>"]
+
+
+def test_a_chat_begins_anew_and_ends_when_asked(talker, monkeypatch, capsys):
+    code, (out, _) = talk(monkeypatch, capsys, ["Hello", "/new", "Bye", "/quit", "Never"])
+    assert (code, out) == (0, "11\n9\n")
+    assert talker.reads == ["<u>Hello<a>", "Bye<a>"]  # what both begin with is there already
+
+
+def test_a_chat_that_fills_the_context_says_so_and_goes_on(talker, monkeypatch, capsys):
+    talker.config.context = 20
+    code, (out, err) = talk(monkeypatch, capsys, ["Hello", "a long question", "/new", "Hi"])
+    assert (code, out) == (0, "11\n8\n")
+    assert err == (
+        "course: the conversation no longer fits into the context; /new begins another.\n"
+    )
+
+
+def test_ctrl_c_stops_an_answer_and_not_the_chat(talker, monkeypatch, capsys):
+    plain = talker.generate
+
+    def interrupted(*arguments, **options):
+        for k, token in enumerate(plain(*arguments, **options)):
+            if len(talker.reads) == 1 and k == 1:
+                raise KeyboardInterrupt
+            yield token
+
+    monkeypatch.setattr(sampling, "generate", interrupted)
+    code, (out, _) = talk(monkeypatch, capsys, ["Hello", "Hi"])
+    assert (code, out) == (0, "1 …\n20\n")
+
+
+@pytest.mark.usefixtures("compiled")
+def test_the_real_model_answers_as_if_it_had_read_all_anew(monkeypatch, capsys):
+    lines, options = ["My name is Ada.", "What is my name?"], ["--tokens", "20"]
+    code, (out, _) = talk(monkeypatch, capsys, lines, *options)
+    assert code == 0
+    first, second = out.splitlines()
+    model = cli._load(None, None, False)
+    messages = [
+        {"role": "user", "content": lines[0]},
+        {"role": "assistant", "content": first},
+        {"role": "user", "content": lines[1]},
+    ]
+    ids = model.tokenizer.encode(model.tokenizer.chat(messages), special=True)
+    assert second == model.tokenizer.decode(sampling.generate(model, ids, 20))
 
 
 COMPILING = "course: compiling the engine; this first use takes about half a minute\n"
