@@ -5,10 +5,12 @@ two portable layers ends the process when two Python threads use it. Here plain 
 call the same compiled function, which lets go of Python's lock, and meet inside it.
 """
 
+import math
 import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 
@@ -69,8 +71,44 @@ class Team:
 
 
 def usable_processors() -> int:
-    """Return the number of processors that this process may run on."""
+    """Return the number of processors that this process may run on.
+
+    A container may have a share of the machine's processors: its quota counts too.
+    """
     try:
-        return len(os.sched_getaffinity(0))
+        allowed = len(os.sched_getaffinity(0))
     except AttributeError:  # macOS and Windows don't say
-        return os.cpu_count() or 1
+        allowed = os.cpu_count() or 1
+    return max(1, min(allowed, math.ceil(_quota())))
+
+
+def _quota(root: Path = Path("/sys/fs/cgroup"), mine: Path = Path("/proc/self/cgroup")) -> float:
+    """Return the processors' worth of time that Linux's control groups allow, or infinity.
+
+    The kernel's documents cgroup-v2 (cpu.max) and sched-bwc (cpu.cfs_quota_us). A group has no
+    more than those above it.
+    """
+    try:
+        lines = mine.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return math.inf
+    quota = math.inf
+    for _, controllers, path in (line.split(":", 2) for line in lines if line.count(":") >= 2):
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        tops = [root / controllers, root / "cpu"] if controllers else [root, root / "unified"]
+        below = [part for part in Path(path).parts if part not in ("/", "..")]
+        for top in tops:  # in a container its own group may be seen as the top
+            for depth in range(len(below) + 1):
+                quota = min(quota, _quota_of(top.joinpath(*below[:depth])))
+    return quota
+
+
+def _quota_of(group: Path) -> float:
+    for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
+        try:
+            words = " ".join((group / name).read_text(encoding="utf-8") for name in names).split()
+            return int(words[0]) / int(words[1]) if int(words[0]) > 0 else math.inf
+        except (OSError, ValueError, IndexError, ZeroDivisionError):
+            continue  # not there, or "max"
+    return math.inf

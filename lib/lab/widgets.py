@@ -1,5 +1,7 @@
 """Controls above a picture. A widget only arranges what the figures draw and the probes compute."""
 
+import base64
+import html
 import io
 
 import ipywidgets as widgets
@@ -22,12 +24,11 @@ def explorer(draw, **controls):
     -------
     ipywidgets.VBox
     """
-    picture = widgets.Image(format="png", layout=widgets.Layout(max_width="100%"))
-    message = widgets.HTML()
+    picture, message = widgets.HTML(), widgets.HTML()
 
     def redraw(_=None):
         try:
-            picture.value = png(draw(**{name: c.value for name, c in controls.items()}))
+            picture.value = image(draw(**{name: c.value for name, c in controls.items()}))
             message.value = ""
         except CourseError as mistake:
             message.value = str(mistake)
@@ -48,9 +49,7 @@ def slow_explorer(draw, *, working="working …", **controls):
     -------
     ipywidgets.VBox
     """
-    picture = widgets.Image(format="png", layout=widgets.Layout(max_width="100%"))
-    message = widgets.HTML()
-    drawn = {}
+    picture, message, drawn = widgets.HTML(), widgets.HTML(), {}
 
     def redraw(_=None):
         values = {name: control.value for name, control in controls.items()}
@@ -58,7 +57,7 @@ def slow_explorer(draw, *, working="working …", **controls):
         try:
             if key not in drawn:
                 message.value = working  # sent at once: it shows before `draw` has ended
-                drawn[key] = png(draw(**values))
+                drawn[key] = image(draw(**values))
             picture.value, message.value = drawn[key], ""
         except CourseError as mistake:
             message.value = str(mistake)
@@ -107,6 +106,18 @@ def choice(description, options, value=None):
     if value is not None:
         box.value = value
     return box
+
+
+def image(figure):
+    """Return the figure as an HTML image, sharp on any screen, with what it shows in words."""
+    width, dpi = round(figure.get_figwidth() * figure.dpi), figure.dpi
+    figure.set_dpi(2 * dpi)
+    data = base64.b64encode(png(figure)).decode()
+    figure.set_dpi(dpi)
+    return (
+        f'<img width="{width}" style="max-width: 100%; height: auto" '
+        f'alt="{html.escape(figure.in_words())}" src="data:image/png;base64,{data}">'
+    )
 
 
 def png(figure):

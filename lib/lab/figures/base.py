@@ -6,8 +6,10 @@ label, a marker or a number says as well.
 """
 
 import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.figure import Figure
+
+from lib.lab.figures import words
 
 INK, FAINT = "#222222", "#9a9a9a"
 
@@ -45,18 +47,54 @@ STYLE = {
     "legend.frameon": False,
     "image.interpolation": "nearest",
 }
+# What a reader's own matplotlibrc may say is left aside, but for how their system works.
+_THEIRS = ("backend", "interactive", "toolbar", "webagg", "savefig.directory", "timezone", "tk.")
+STYLE = {k: v for k, v in mpl.rcParamsDefault.items() if not k.startswith(_THEIRS)} | STYLE
 
 
-def panels(columns=1, rows=1, *, width=7.2, height=3.0, **options):
-    """Return a figure in the course's style and its axes, as `matplotlib.pyplot.subplots` does.
+class CourseFigure(Figure):
+    """A figure that looks the same everywhere, and says in words what it shows.
 
-    ``height`` is that of one row, in inches. The figure is taken off pyplot's list: a notebook
-    shows it once, as the value of its cell.
+    Much of a figure is decided when it is drawn (ticks, text), so the style holds then too. A
+    notebook asks it for its picture, whatever Matplotlib's backend is; the words are the picture's
+    `alt` text.
+    """
+
+    alt = ""  # set by functions whose figure says more than can be read off it
+
+    def draw(self, renderer):
+        """Draw in the course's style."""
+        with mpl.rc_context(STYLE):
+            super().draw(renderer)
+
+    def get_tightbbox(self, *arguments, **options):
+        """Measure in the course's style."""
+        with mpl.rc_context(STYLE):
+            return super().get_tightbbox(*arguments, **options)
+
+    def in_words(self):
+        """Return what the figure shows, in words."""
+        with mpl.rc_context(STYLE):
+            return self.alt or words.describe(self)
+
+    def _repr_mimebundle_(self, include=None, exclude=None):  # IPython asks for this
+        from IPython.core.pylabtools import print_figure
+
+        with mpl.rc_context(STYLE):
+            picture = print_figure(self, "png", bbox_inches="tight")
+        data = {"image/png": picture, "text/plain": repr(self)}
+        return data, {"image/png": {"alt": self.in_words()}}
+
+
+def panels(columns=1, rows=1, *, width=7.2, height=3.0, layout=None, **options):
+    """Return a figure in the course's style and its axes, as `Figure.subplots` makes them.
+
+    ``height`` is that of one row, in inches. The figure is not on pyplot's list: a notebook shows
+    it once, as the value of its cell.
     """
     with mpl.rc_context(STYLE):
-        figure, axes = plt.subplots(rows, columns, figsize=(width, height * rows), **options)
-    plt.close(figure)
-    return figure, axes
+        figure = CourseFigure(figsize=(width, height * rows), layout=layout)
+        return figure, figure.subplots(rows, columns, **options)
 
 
 def styled(draw):

@@ -51,6 +51,12 @@ def way_of_a_text(tokens=TOKENS, vectors=X):
     _notes(axis, n)
     for drawn in axis.get_children():
         drawn.set_clip_on(False)
+    figure.alt = (
+        f"A text on its way through a transformer, from the bottom up. The tokens "
+        f"{' '.join(tokens)} become vectors of {d} numbers. In each of L layers attention lets "
+        "every token gather from itself and the tokens to its left, then the FFN works on each "
+        "token separately. The vector of the last token becomes the probabilities of the next one."
+    )
     return figure
 
 
