@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from lib.doctor import Finding
     from lib.engine.fast import FastLlama
     from lib.engine.llama import Llama
-    from lib.exercises.checking import Exercise, Verdict
+    from lib.grading.check import Mine
+    from lib.grading.judge import Row
     from lib.notebooks import Failure
 
 try:
@@ -316,6 +317,7 @@ def _has_exercise(path: Path) -> bool:
 def _make_exercise(path: Path, word: str | None, check: bool) -> bool:
     """Make the exercise of a solution that runs, say what came of it, tell whether it is fine."""
     from lib.exercises import deriving
+    from lib.grading import course
 
     if word == _FAILED_BUILD:
         return False
@@ -325,6 +327,8 @@ def _make_exercise(path: Path, word: str | None, check: bool) -> bool:
     except CourseError as error:  # one that cannot be made does not stop the others
         _say_error(str(error))
         return False
+    if not check and course.HANDED_OUT.is_relative_to(solution.parent.parent):
+        course.write_handed_out(solution.parent.parent)
     said = (_WOULD_CHANGE if check else "written") if changed else "unchanged"
     _console().print(f"{_name(deriving.exercise_of(solution))}: {said}", soft_wrap=True)
     return not (check and changed)
@@ -345,30 +349,33 @@ def check(names: Exercises = None, timeout: Timeout = 60) -> None:
     Save the notebook first: its file is read, and never written. Code 0 means that every task is
     right, 1 that some are not, 2 that a notebook could not be read.
     """
-    from lib.exercises import checking
+    from lib.exercises.judging import RIGHT
+    from lib.grading import check as checking
 
-    exercises, unreadable = _read_exercises(names or [], checking)
+    exercises, unreadable = _read_exercises(names or [])
     verdicts = {}
-    with _progress(sum(len(exercise.questions) for exercise in exercises)) as bar:
-        for exercise in exercises:
-            bar.begin(exercise.path.stem)
-            verdicts[exercise.path] = checking.judge(exercise, timeout, bar.advance)
+    with _progress(len(exercises)) as bar:
+        for mine in exercises:
+            bar.begin(mine.path.stem)
+            verdicts[mine.path] = checking.judged(mine, timeout)
+            bar.advance()
     for path, judged in verdicts.items():
         _show_verdicts(path, judged)
     for sentence in unreadable:
         _say_error(sentence)
-    every = [verdict for judged in verdicts.values() for verdict in judged]
+    every = [row for rows in verdicts.values() for row in rows]
     if every:
         _console().print(_closing_line(verdicts), soft_wrap=True)
     if unreadable:
         raise typer.Exit(WRONG_INPUT)
-    if any(verdict.word != checking.RIGHT for verdict in every):
+    if any(row.verdict != RIGHT for row in every):
         raise typer.Exit(FAILED)
 
 
-def _read_exercises(names: Sequence[str], checking) -> tuple[list[Exercise], list[str]]:
+def _read_exercises(names: Sequence[str]) -> tuple[list[Mine], list[str]]:
     """Read the notebooks that can be read; return a sentence on each of the others."""
     from lib import notebooks
+    from lib.grading import check as checking
 
     root = notebooks.find_root()
     paths = names or [str(path) for path in notebooks.chapters(root, notebooks.EXERCISES)]
@@ -384,33 +391,33 @@ def _read_exercises(names: Sequence[str], checking) -> tuple[list[Exercise], lis
     return exercises, unreadable
 
 
-def _show_verdicts(path: Path, judged: Sequence[Verdict]) -> None:
+def _show_verdicts(path: Path, judged: Sequence[Row]) -> None:
     """Print a table of one exercise, and below it why what failed did."""
-    from lib.exercises.checking import RIGHT, UNANSWERED
+    from lib.exercises.judging import RIGHT, UNANSWERED
 
     colours = {RIGHT: "green", UNANSWERED: "dim"}
     table = _table(path.stem, "task", "verdict", justify="left")
-    for verdict in judged:
-        colour = colours.get(verdict.word, "yellow")
-        table.add_row(verdict.task, verdict.title, verdict.word, style=colour)
+    for row in judged:
+        colour = colours.get(row.verdict, "yellow")
+        table.add_row(row.task, row.title, row.verdict, style=colour)
     _console().print(table)
-    begun = any(verdict.word != UNANSWERED for verdict in judged)
-    for verdict in judged:
-        if verdict.word != RIGHT and begun:
-            message = verdict.message.replace("\n", "\n    ")
-            _console().print(f"{verdict.task}: {verdict.word}\n    {message}\n", soft_wrap=True)
+    begun = any(row.verdict != UNANSWERED for row in judged)
+    for row in judged:
+        if row.verdict != RIGHT and begun:
+            message = row.message.replace("\n", "\n    ")
+            _console().print(f"{row.task}: {row.verdict}\n    {message}\n", soft_wrap=True)
 
 
-def _closing_line(verdicts: dict[Path, Sequence[Verdict]]) -> str:
+def _closing_line(verdicts: dict[Path, Sequence[Row]]) -> str:
     """Return how many are right, and where to go on."""
-    from lib.exercises.checking import RIGHT, UNANSWERED
+    from lib.exercises.judging import RIGHT, UNANSWERED
 
-    every = [(path, verdict) for path, judged in verdicts.items() for verdict in judged]
-    right = sum(verdict.word == RIGHT for _, verdict in every)
+    every = [(path, row) for path, judged in verdicts.items() for row in judged]
+    right = sum(row.verdict == RIGHT for _, row in every)
     if right == len(every):
         return "Everything is right." if right > 1 else "It is right."
-    path, first = next(pair for pair in every if pair[1].word != RIGHT)
-    if all(verdict.word == UNANSWERED for _, verdict in every):
+    path, first = next(pair for pair in every if pair[1].verdict != RIGHT)
+    if all(row.verdict == UNANSWERED for _, row in every):
         return (
             f"Nothing is answered yet. A good place to begin is {first.task}: open "
             f"{_short(path)} (course lab), fill in the answer cell, save, and come back."

@@ -459,10 +459,12 @@ def tidy(notebook: NotebookNode, root: Path) -> NotebookNode:
 
 
 def _tidy_outputs(cell: NotebookNode, root: Path) -> list[NotebookNode]:
-    if any(WIDGET_VIEW in output.get("data", {}) for output in cell.outputs):
-        return []  # a stored view has no model behind it: readers would see "model not found"
     merged: list[NotebookNode] = []
     for output in cell.outputs:
+        # A stored view has no model behind it: readers would see "model not found". What stands
+        # beside it for those without a kernel is kept.
+        if output.get("data", {}).pop(WIDGET_VIEW, None) and set(output.data) <= {"text/plain"}:
+            continue
         if output.output_type == "stream" and merged and merged[-1].get("name") == output.name:
             merged[-1].text += output.text  # where a stream is cut depends on timing
         else:

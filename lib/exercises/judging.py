@@ -7,10 +7,15 @@ ran is a notebook whose answers are right.
 """
 
 import importlib
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from lib.errors import CourseError
+
+# The words of verdicts.
+RIGHT, MISSING = "right", "missing"
+WRONG, UNANSWERED, MALFORMED = "not right yet", "not answered", "not in form"
 
 
 class NotRight(Exception):
@@ -117,9 +122,26 @@ WIDGET = (
 )
 
 
-def check(name, answer):
-    """Judge an answer: print one line if it is right, raise `NotRight` if it is not."""
+def check(name, answer=None, *, of=""):
+    """Judge an answer: print one line if it is right, raise `NotRight` if it is not.
+
+    Parameters
+    ----------
+    name : str
+        Of the task.
+    answer : object
+    of : str
+        In place of the answer, the name of the variable that holds it where the call is made.
+    """
     task = find(name)
+    if of:
+        there = sys._getframe(1).f_globals
+        if of not in there:
+            raise Unanswered(
+                f"`{of}` has no value in this kernel. Run its answer cell first, and the cells "
+                "above it: in the menu Run, Run All Above Selected Cell."
+            )
+        answer = there[of]
     if answer is ... or answer is None:
         raise Unanswered(f"{task.name}. The form is {task.form}.")
     if {base.__module__.partition(".")[0] for base in type(answer).__mro__} & {

@@ -11,8 +11,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lib.exercises.checking import MALFORMED, MISSING, UNANSWERED
-from lib.exercises.judging import NotRight
+from lib.exercises.judging import MALFORMED, MISSING, UNANSWERED, NotRight
 from lib.grading.collect import Cell, code
 from lib.grading.course import Exercise, Question
 from lib.grading.literal import bound, parse

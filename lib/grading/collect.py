@@ -33,6 +33,7 @@ class Cell:
     kind: str  # "code", "markdown", "raw"
     source: str
     ids: tuple[str, ...]  # its own, Colab's, nbgrader's
+    tags: tuple[str, ...] = ()
 
 
 @dataclass
@@ -126,7 +127,7 @@ def collect(student: str, path: Path, exercises: dict[str, Exercise]) -> Handed:
             handed.notes.append(f"{name} is no notebook, so it was not looked at.")
             continue
         try:
-            data = _bytes(file, name)
+            data = read_bytes(file, name)
             digest.update(name.encode() + b"\0" + hashlib.sha256(data).digest())
             cells = read(data, name, handed.notes)
         except CourseError as error:
@@ -231,7 +232,8 @@ def identify(cells: Sequence[Cell], name: str, exercises: dict[str, Exercise]) -
 # --- One notebook --------------------------------------------------------------------------------
 
 
-def _bytes(file: Path, name: str) -> bytes:
+def read_bytes(file: Path, name: str) -> bytes:
+    """Return the bytes of a file that is not too large; `name` is what a message calls it."""
     try:
         if file.stat().st_size > SIZE:
             raise CourseError(
@@ -329,7 +331,7 @@ def _cell(raw: object) -> Cell | None:
     kind = raw.get("cell_type")
     # Text of other systems: \r\n ends lines there, and half a pair of UTF-16 is no character.
     source = source.replace("\r\n", "\n").encode("utf-8", "replace").decode("utf-8")
-    return Cell(kind if isinstance(kind, str) else "", source, tuple(_ids(raw)))
+    return Cell(kind if isinstance(kind, str) else "", source, tuple(_ids(raw)), tuple(_tags(raw)))
 
 
 def _ids(raw: dict) -> Iterator[str]:
@@ -340,6 +342,12 @@ def _ids(raw: dict) -> Iterator[str]:
     for one in (raw.get("id"), metadata.get("id"), grader.get("grade_id")):
         if isinstance(one, str):
             yield one
+
+
+def _tags(raw: dict) -> Iterator[str]:
+    metadata = raw.get("metadata")
+    tags = metadata.get("tags") if isinstance(metadata, dict) else None
+    yield from (tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else ()
 
 
 def code(cells: Iterable[Cell]) -> list[Cell]:

@@ -8,6 +8,7 @@ An answer that hangs, or ends its process, is put aside, and the others go on in
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -18,8 +19,17 @@ from lib.errors import CourseError, ModelError
 from lib.exercises import judging
 from lib.exercises import t06_build_the_stack as t06
 from lib.exercises.building import Building, plain
-from lib.exercises.checking import MALFORMED, MISSING, RIGHT, UNANSWERED, WRONG
-from lib.exercises.judging import Malformed, NotRight, Unanswered, Wrong
+from lib.exercises.judging import (
+    MALFORMED,
+    MISSING,
+    RIGHT,
+    UNANSWERED,
+    WRONG,
+    Malformed,
+    NotRight,
+    Unanswered,
+    Wrong,
+)
 from lib.exercises.work import Kernel
 from lib.grading import answers, confine, hidden, literal, program, remote
 from lib.grading.collect import Cell, Handed, clean, code
@@ -29,7 +39,7 @@ NOT_HANDED_IN, NOT_JUDGED = "not handed in", "cannot be judged here"
 WORDS = {"Wrong": WRONG, "Unanswered": UNANSWERED, "Malformed": MALFORMED, "NotJudged": NOT_JUDGED}
 MESSAGE = 4_000  # characters
 UNSAFE = (
-    "This answer is a function, and running it needs a confinement that this system does not "
+    "This answer is code, and running it needs a confinement that this system does not "
     "offer. Install bubblewrap, or grade with --unconfined if you trust the submissions."
 )
 
@@ -47,11 +57,15 @@ class Rules:
         Of processor time that one answer may take.
     patience : float
         Seconds that all answers of one notebook may spend on hanging.
+    wait : float
+        Seconds by the clock that one answer may take; by default some times those of processor
+        time, since a busy machine takes nobody's time away.
     """
 
     unconfined: bool = False
     seconds: float = 10
     patience: float = 60
+    wait: float = 0
     limits: confine.Limits = field(default_factory=confine.Limits)
 
     @property
@@ -115,26 +129,24 @@ class _Notebook:
         self, student: str, exercise: Exercise, cells: Sequence[Cell], rules: Rules
     ) -> None:
         self.student, self.exercise, self.rules = student, exercise, rules
-        self.sources = [cell.source for cell in code(cells)]
+        self.cells = cells
         self.found = {q.task: answers.find(q, exercise, cells) for q in exercise.questions}
         self.judged: dict[str, Row] = {}
 
     def rows(self) -> list[Row]:
         """Judge all tasks."""
-        built = []
+        running = []
         for question in self.exercise.questions:
             found = self.found[question.task]
             if found.word:
                 self._give(question, found.word, found.message)
-            elif question.is_built:
-                built.append(question)
-            else:
-                self._judge_literal(question)
-        if built and not self.rules.confinement:
-            for question in built:
+            elif question.is_built or not self._judge_literal(question):
+                running.append(question)
+        if running and not self.rules.confinement:
+            for question in running:
                 self._give(question, NOT_JUDGED, UNSAFE)
-        elif built:
-            self._judge_built(built)
+        elif running:
+            self._run(running)
         return [self.judged[question.task] for question in self.exercise.questions]
 
     def _give(self, question: Question, word: str, message: str, **more: str) -> None:
@@ -143,106 +155,143 @@ class _Notebook:
         more = {"answer": found.source, **more}
         self.judged[question.task] = _row(self.student, question, word, text, **more)
 
+    def sources(self, question: Question) -> tuple[list[str], list[str]]:
+        """Return the code cells above an answer, and those below it."""
+        cells = code(self.cells)
+        source = self.found[question.task].source
+        marked = (k for k, c in enumerate(cells) if question.answer in c.ids or c.source == source)
+        at = next(marked, len(cells))
+        return [c.source for c in cells[:at]], [c.source for c in cells[at + 1 :]]
+
     # --- Literals ---
 
-    def _judge_literal(self, question: Question) -> None:
-        task, more, value = judging.find(question.task), {}, ...
-        source = self.found[question.task].source
+    def _judge_literal(self, question: Question) -> bool:
+        """Judge an answer that is written out; return False if its code has to run."""
+        task = judging.find(question.task)
+        above, below = self.sources(question)
+        source, value = self.found[question.task].source, ...
+        try:
+            value = literal.read(source, question.variable, [*below, *above], task.form)
+        except literal.Computed:
+            return False
+        except NotRight as refusal:
+            self._give(question, WORDS[type(refusal).__name__], str(refusal))
+            return True
+        word, message = verdict_of(lambda: judge_value(task, value))
+        self._give(question, word, message, **about(value))
+        return True
 
-        def judge() -> None:
-            nonlocal value
-            value = literal.read(source, question.variable, self.sources, task.form)
-            if value is ... or value is None:
-                raise Unanswered(f"The form is {task.form}.")
-            task.judge(value)
+    # --- Code ---
 
-        word, message = verdict_of(judge)
-        if value is not ...:
-            more["value"] = clean(repr(value)[:500])
-        if isinstance(value, dict) and type(value.get("because")) is str:
-            more["reason"] = clean(value["because"][:2_000])
-        self._give(question, word, message, **more)
-
-    # --- Functions ---
-
-    def _judge_built(self, built: list[Question]) -> None:
-        """Judge functions in one process after the other, until each has its verdict."""
-        sources = {q.task: _as_python(self.found[q.task].source) for q in built}
-        support = program.support(sources.values(), self.exercise.cells, self.sources)
-        every = "\n".join([*support, *sources.values()])
+    def _run(self, left: list[Question]) -> None:
+        """Judge answers in one process after the other, until each has its verdict."""
+        patience = self.rules.patience
+        programs = {q.task: self._program(q) for q in left}
+        every = "\n".join(part for program in programs.values() for part in program)
         numba = "numba" in every or "lib.jit" in every
-        left, patience = list(built), self.rules.patience
+        seconds = math.ceil(self.rules.seconds * (len(left) + 1))
+        limits = replace(self.rules.limits, seconds=max(self.rules.limits.seconds, seconds))
         while left:
             if patience <= 0:
                 for question in left:
                     self._give(question, WRONG, "Other answers of this notebook hung too often.")
                 return
-            run = _Process(self.rules, numba, support, sources)
+            run = _Process(self.rules, limits, numba, programs)
             try:
-                blamed, why = run.judge(left, self._give)
+                why = run.judge(left, self._give)
             finally:
                 run.close()
             left = [q for q in left if q.task not in self.judged]
-            if not why:
-                continue
-            patience -= self.rules.seconds
-            for question in [q for q in left if q.task == blamed] or left:
-                self._give(question, WRONG, why)
-                left = [q for q in left if q.task != question.task]
-                if run.in_cell:
-                    sources.pop(question.task)
+            if why and left:
+                patience -= self.rules.seconds
+                self._give(left.pop(0), WRONG, why)
+
+    def _program(self, question: Question) -> list[str]:
+        """Return the code to run for an answer: what it needs, then its cell."""
+        source = literal.clean(self.found[question.task].source)
+        above, below = self.sources(question)
+        return [*program.support([source], above, self.exercise.cells, below), source]
+
+
+def judge_value(task: judging.Task, value: object) -> None:
+    """Judge a value that is data; raise `NotRight` if it is not right."""
+    if value is ... or value is None:
+        raise Unanswered(f"The form is {task.form}.")
+    task.judge(value)
+
+
+def about(value: object) -> dict[str, str]:
+    """Return what a report tells of a value."""
+    if value is ... or value is None:
+        return {}
+    more = {"value": clean(repr(value)[:500])}
+    if isinstance(value, dict) and type(value.get("because")) is str:
+        more["reason"] = clean(value["because"][:2_000])
+    return more
 
 
 class _Process:
-    """One confined process with the code of one notebook."""
+    """One process for the answers of one notebook, each with names of its own."""
 
-    def __init__(self, rules: Rules, numba: bool, support: list[str], sources: dict) -> None:
-        self.rules, self.support, self.sources = rules, support, sources
-        self.session = remote.Session(confine.start(rules.confinement, rules.limits, numba))
-        self.failed: dict[str, str] = {}  # what an answer's cell raised, by its task
-        self.in_cell = False  # whether the process ended while it ran a cell
+    def __init__(self, rules: Rules, limits: confine.Limits, numba: bool, programs: dict) -> None:
+        self.rules, self.programs = rules, programs
+        self.session = remote.Session(confine.start(rules.confinement, limits, numba))
+        self.session.wait = rules.wait
 
     def close(self) -> None:
         """End the process."""
         self.session.close()
 
-    def judge(self, left: Sequence[Question], give: Callable) -> tuple[str, str]:
-        """Judge what is left; return the task at which the process ended, and why, if it did."""
-        blamed, what = "", "The process for your code did not start"
+    def judge(self, left: Sequence[Question], give: Callable) -> str:
+        """Judge what is left, in order; return why the process ended before, if it did."""
+        what = "The process for your code did not start"
         try:
             with self.session.within(remote.START):
                 self.session.wait_until_ready()
-            self.in_cell, what = True, "Its answer cell did not end"
-            with self.session.within(self.rules.seconds):
-                for statement in self.support:
-                    self.session.request("cell", source=statement)
-            for blamed, source in self.sources.items():
-                with self.session.within(self.rules.seconds):
-                    reply = self.session.request("cell", source=source)
-                if "raised" in reply:
-                    said = ": ".join(part for part in remote.words_of(reply) if part)
-                    self.failed[blamed] = f"Its answer cell does not run: {said}."
-            self.in_cell, what = False, "Your code did not return"
             for question in left:
-                blamed = question.task
+                what = "Its answer cell did not end"
                 with self.session.within(self.rules.seconds):
-                    word, message = verdict_of(functools.partial(self._judge, question))
-                if question.task in self.failed and word != RIGHT:
-                    message = f"{self.failed[question.task]}\n{message}"
-                give(question, word, message)
+                    failed = self._run(self.programs[question.task])
+                what, more = "Your code did not return", {}
+                with self.session.within(self.rules.seconds):
+                    word, message = verdict_of(
+                        functools.partial(self._judge, question, failed, more)
+                    )
+                if failed and word != RIGHT:
+                    message = f"{failed}\n{message}".rstrip()
+                give(question, word, message, **more)
         except remote.Gone as gone:
-            return blamed, f"{what}: {gone}."
-        return "", ""
+            return f"{what}: {gone}."
+        return ""
 
-    def _judge(self, question: Question) -> None:
-        """Judge one function; raise `NotRight` if it is not right."""
+    def _run(self, program: list[str]) -> str:
+        """Run the code of one answer; return what its own cell raised."""
+        self.session.request("reset")
+        *support, source = program
+        for statement in support:
+            self.session.request("cell", source=statement)
+        reply = self.session.request("cell", source=source)
+        if "raised" not in reply:
+            return ""
+        said = ": ".join(part for part in remote.words_of(reply) if part)
+        return f"Its answer cell does not run: {said}."
+
+    def _judge(self, question: Question, failed: str, more: dict) -> None:
+        """Judge one answer by what its code made; raise `NotRight` if it is not right."""
         reply = self.session.request("look", name=question.variable)
         if "missing" in reply:
+            if failed:
+                raise Malformed("")
             raise Malformed(f"Its answer cell should give `{question.variable}` a value.")
         value, judge = reply.get("value"), owner(question.task)
+        if not question.is_built:
+            value = plain_value(remote.stand_in(value))
+            more |= about(value)
+            judge_value(judging.find(question.task), value)
+            return
         if value is None or value is ...:
             raise Unanswered(f"The form is {judge.form}.")
-        seed = hidden.seed_of(question.task, *self.support, *self.sources.values())
+        seed = hidden.seed_of(question.task, *self.programs[question.task])
         if isinstance(judge, Kernel):
             self._judge_kernel(question.variable, value, hidden.kernel(judge, seed))
         else:
@@ -329,14 +378,11 @@ def verdict_of(judge: Callable[[], object]) -> tuple[str, str]:
         return WRONG, f"The answer could not be judged: {type(error).__name__}: {error}"
 
 
-def _as_python(source: str) -> str:
-    """Return a cell without lines for IPython alone, where it is no Python with them."""
-    import ast
-
-    try:
-        return ast.unparse(literal.parse(source))
-    except (NotRight, RecursionError):
-        return source
+def plain_value(value: object) -> object:
+    """Return a value with Python's own numbers and lists in the place of NumPy's."""
+    if isinstance(value, np.ndarray) and type(value) is np.ndarray:
+        return value.tolist()
+    return value.item() if type(value) in np.sctypeDict.values() else value
 
 
 def as_dicts(rows: Sequence[Row]) -> list[dict]:
@@ -347,7 +393,7 @@ def as_dicts(rows: Sequence[Row]) -> list[dict]:
 def handed_from(data: dict) -> Handed:
     """Return what `Handed.as_dict` made a dict of."""
     cells = {
-        number: [Cell(c["kind"], c["source"], tuple(c["ids"])) for c in found]
+        number: [Cell(c["kind"], c["source"], tuple(c["ids"]), tuple(c["tags"])) for c in found]
         for number, found in data["cells"].items()
     }
     return replace(Handed(**{**data, "cells": {}}), cells=cells)

@@ -8,6 +8,7 @@ literals, such as SEED, and `dict(…)` or `range(…)` of literals; these are w
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import warnings
 from collections.abc import Iterable, Iterator
@@ -16,11 +17,49 @@ from lib.exercises.judging import WIDGET, Malformed
 
 LENGTH = 50_000  # characters of a cell
 NODES, DEPTH = 5_000, 30  # of one value
-_MAGIC = re.compile(r"^\s*[%!?].*$|^.*\?\s*$", re.MULTILINE)
 
 
+class Computed(Malformed):
+    """The answer is no literal: its code has to run, and its value comes back."""
+
+
+def clean(source: str) -> str:
+    """Return a cell as plain Python: what IPython alone understands becomes calls, or is left out.
+
+    Indented cells and pasted prompts are taken as IPython takes them. Code that no form of this
+    makes Python stays as it is.
+    """
+    if _is_python(source):
+        return source
+    from IPython.core.inputtransformer2 import TransformerManager
+
+    untimed = re.sub(r"^%%(?:time|timeit|prun|capture)\b.*\n", "", source.lstrip("\n"))
+    untimed = re.sub(
+        r"^(\s*)%(?:time|timeit|prun)[ \t]+(?![-\n])", r"\1", untimed, flags=re.MULTILINE
+    )
+    for text in (untimed, source):
+        try:
+            made = TransformerManager().transform_cell(text)
+        except (SyntaxError, ValueError, RecursionError):
+            continue
+        if _is_python(made):
+            return made
+    return source
+
+
+def _is_python(source: str) -> bool:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(source)
+        return True
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return False
+
+
+@functools.lru_cache(maxsize=512)
 def parse(source: str) -> ast.Module:
-    """Return the tree of a cell; lines for IPython alone, such as ``%timeit``, count as blank.
+    """Return the tree of a cell; what IPython alone understands is taken as `clean` does.
 
     Raises
     ------
@@ -29,12 +68,7 @@ def parse(source: str) -> ast.Module:
     """
     if len(source) > LENGTH:
         raise Malformed(f"its answer cell has {len(source)} characters; {LENGTH} are enough.")
-    try:
-        return _parse(source)
-    except Malformed:
-        if _MAGIC.search(source):
-            return _parse(_MAGIC.sub("", source))
-        raise
+    return _parse(clean(source))
 
 
 def _parse(source: str) -> ast.Module:
@@ -56,12 +90,27 @@ def bound(statement: ast.stmt) -> set[str]:
     if isinstance(statement, ast.Import | ast.ImportFrom):
         return {(a.asname or a.name).partition(".")[0] for a in statement.names}
     names = set()
+    for inner in _inside(statement):  # `if`, `for`, `with`, `try`, `:=`
+        names |= {inner.id} if isinstance(inner, ast.Name) else bound(inner)
     for target in _targets(statement):
         while isinstance(target, ast.Subscript | ast.Starred):
             target = target.value
         inner = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
         names |= {one.id for one in inner if isinstance(one, ast.Name)}
     return names
+
+
+def _inside(statement: ast.stmt) -> Iterator[ast.stmt | ast.Name]:
+    """Yield the statements within a statement, and the names that `:=` gives a value in it."""
+    for child in ast.iter_child_nodes(statement):
+        if isinstance(child, ast.ExceptHandler | ast.match_case):
+            yield from child.body
+        elif isinstance(child, ast.withitem) and child.optional_vars is not None:
+            yield from (n for n in ast.walk(child.optional_vars) if isinstance(n, ast.Name))
+        elif isinstance(child, ast.stmt):
+            yield child
+        elif isinstance(child, ast.expr):
+            yield from (n.target for n in ast.walk(child) if isinstance(n, ast.NamedExpr))
 
 
 def _targets(statement: ast.stmt) -> list[ast.expr]:
@@ -102,10 +151,18 @@ def read(source: str, variable: str, others: Iterable[str], form: str) -> object
     names = {}
     for tree in [*trees, own]:
         names |= dict(_assigned(tree))
-    node = names.get(variable)
-    if node is None or not any(variable in bound(statement) for statement in own.body):
+    if not any(variable in bound(statement) for statement in own.body):
         raise Malformed(f"its answer cell should give `{variable}` a value.")
+    node = dict(_assigned(own)).get(variable)
+    if node is None or _elsewhere(own, variable):
+        raise Computed(f"`{variable}` is computed by code.")
     return _read(_with_items(node, own, variable), names, variable, form)
+
+
+def _elsewhere(tree: ast.Module, variable: str) -> bool:
+    """Tell whether a statement that holds others may give the variable a value."""
+    nested = (ast.If, ast.Try, ast.With, ast.For, ast.While, ast.Match)
+    return any(isinstance(s, nested) and variable in bound(s) for s in tree.body)
 
 
 def _assigned(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
@@ -147,11 +204,9 @@ def _read(node: ast.expr, names: dict, variable: str, form: str) -> object:
         ) from None
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         code = _code(node)
-    said = (
-        f"the answer should be written out: {form}. Here `{variable}` is computed by code, "
-        f"`{code}`, and such an answer is read, never run."
-    )
-    raise Malformed(f"{said} {WIDGET}" if re.search("widget|[.]value", code) else said)
+    if re.search(r"widget|[.](value|literal)\b", code):
+        raise Malformed(f"the answer should be {form}; here it is `{code}`. {WIDGET}")
+    raise Computed(f"`{variable}` is computed by code, `{code}`.")
 
 
 class _TooLarge(Exception):

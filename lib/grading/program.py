@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
+import re
 import symtable
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from lib.exercises.judging import NotRight
-from lib.grading.literal import bound, parse
+from lib.grading.literal import bound, clean, parse
 
 
-def needed(source: str) -> set[str]:
+@functools.lru_cache(maxsize=2048)
+def needed(source: str) -> frozenset[str]:
     """Return the global names that code uses, those in its functions included; none if it is bad.
 
     Parameters
@@ -24,13 +27,13 @@ def needed(source: str) -> set[str]:
     source : str
     """
     try:
-        text = ast.unparse(parse(source))
+        text = re.sub(r"(?m)^from __future__.*$", "", clean(source))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             table = symtable.symtable(text, "<answer>", "exec")
-        return _globals(table, top=True)
+        return frozenset(_globals(table, top=True))
     except (NotRight, SyntaxError, ValueError, RecursionError, MemoryError):
-        return set()
+        return frozenset()
 
 
 def _globals(table: symtable.SymbolTable, top: bool = False) -> set[str]:
@@ -56,12 +59,22 @@ def support(answers: Iterable[str], *sources: Iterable[str]) -> list[str]:
     wanted = set().union(*map(needed, answers)) - known
     taken: list[str] = []
     for cells in sources:
-        statements = [s for cell in cells for s in _statements(cell)]
+        statements = [pair for cell in cells for pair in _with_text(cell)]
         chosen = _closure(statements, wanted, known)
-        taken += [ast.unparse(statement) for statement in chosen]
-        known |= set().union(*map(bound, chosen))
-        wanted = (wanted | set().union(*(needed(ast.unparse(s)) for s in chosen))) - known
+        taken += [text for _, text in chosen]
+        known |= set().union(*(bound(statement) for statement, _ in chosen))
+        wanted = (wanted | set().union(*(needed(text) for _, text in chosen))) - known
     return taken
+
+
+def _with_text(cell: str) -> Iterator[tuple[ast.stmt, str]]:
+    """Yield the statements of a cell and their source, as it is: to write a tree out may fail."""
+    lines = clean(cell).split("\n")
+    for statement in _statements(cell):
+        first = min(
+            [statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", []))]
+        )
+        yield statement, "\n".join(lines[first - 1 : statement.end_lineno])
 
 
 def _bound_in(cells: Iterable[str]) -> set[str]:
@@ -75,13 +88,12 @@ def _statements(cell: str) -> list[ast.stmt]:
         return []
 
 
-def _closure(statements: list[ast.stmt], wanted: set[str], known: set[str]) -> list[ast.stmt]:
+def _closure(statements: list, wanted: set[str], known: set[str]) -> list[tuple[ast.stmt, str]]:
     """Return the statements that make what is wanted, and what those need, in their order."""
+    makes = [bound(statement) - known for statement, _ in statements]
     chosen: set[int] = set()
     wanted = set(wanted)
-    while more := {
-        k for k, s in enumerate(statements) if k not in chosen and (bound(s) - known) & wanted
-    }:
+    while more := {k for k, made in enumerate(makes) if k not in chosen and made & wanted}:
         chosen |= more
-        wanted |= set().union(*(needed(ast.unparse(statements[k])) for k in more))
+        wanted |= set().union(*(needed(statements[k][1]) for k in more))
     return [statements[k] for k in sorted(chosen)]

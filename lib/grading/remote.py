@@ -40,6 +40,7 @@ class Session:
         self._given: list[Given] = []
         self.counter: Counter | None = None
         self._asked = 0
+        self.wait = 0.0  # seconds by the clock, if not `WAIT` times those of processor time
 
     def close(self) -> None:
         """End the process and all that it started."""
@@ -64,7 +65,7 @@ class Session:
         before, waited = self._used() if seconds < START else 0.0, 0.0
         while not done.wait(seconds if waited == 0 else 1.0):
             waited += seconds if waited == 0 else 1.0
-            if waited >= WAIT * seconds or self._used() - before >= 0.9 * seconds:
+            if waited >= (self.wait or WAIT * seconds) or self._used() - before >= 0.9 * seconds:
                 self._gone = f"it took longer than {seconds:g} s"
                 confine.kill(self._process)
                 return

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from lib import notebooks
-from lib.exercises.checking import RIGHT
+from lib.exercises.judging import RIGHT
 from lib.grading import similar
 from lib.grading.collect import Handed
 from lib.grading.judge import NOT_HANDED_IN, Row

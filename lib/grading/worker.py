@@ -7,6 +7,8 @@ Whatever code does in here, to this file too, it can do no more than return othe
     python worker.py SETTINGS    # JSON; frames of `wire` come on stdin, answers go to stdout
 """
 
+import __future__
+
 import ast
 import itertools
 import json
@@ -14,11 +16,13 @@ import os
 import sys
 import types
 import warnings
+from contextlib import nullcontext
 from importlib.machinery import ModuleSpec  # in `find_spec` the import would ask `find_spec`
 
 import numpy as np
 import wire  # lies beside this file, and so does `twins`
 
+ANSWER = "answer.py"  # what a traceback calls the code of an answer
 TEXT = 600  # characters of an exception's message that are told
 
 
@@ -31,14 +35,20 @@ class Worker:
     def __init__(self, inbox, outbox):
         self.inbox, self.outbox = inbox, outbox
         self.told, self.keys = [], None  # what the judge has not been told yet; keys of numbers
-        self.names = {"__name__": "__main__", "get_ipython": lambda: Anything("IPython")}
+        self.do_reset()
 
     def serve(self):
         """Answer one request after the other, until there are no more."""
         while True:
             request = wire.receive(self.inbox, self.received)
             try:
-                answer = getattr(self, f"do_{request['do']}")(**request.get("with", {}))
+                do = getattr(self, f"do_{request['do']}")
+                quiet = request["do"] not in ("cell", "reset")  # values are judged, not warnings
+                with warnings.catch_warnings() if quiet else nullcontext():
+                    if quiet:
+                        warnings.simplefilter("ignore")
+                    with np.errstate(all="ignore") if quiet else nullcontext():
+                        answer = do(**request.get("with", {}))
             except BaseException as error:  # SystemExit and KeyboardInterrupt too
                 answer = raised(error)
             self.answer(answer)
@@ -50,12 +60,28 @@ class Worker:
         except wire.WireError as error:
             wire.send(self.outbox, {"raised": ["ValueError", f"what it returns: {error}"]})
 
+    def do_reset(self):
+        """Forget all names, as a new kernel would, and what was set for the whole process."""
+        self.names = {
+            "__name__": "__main__",
+            "get_ipython": lambda: Anything("IPython"),
+            "display": lambda *objects, **options: None,
+        }
+        warnings.resetwarnings()
+        warnings.simplefilter("ignore")
+        np.seterr(divide="warn", over="warn", under="ignore", invalid="warn")
+        return {}
+
     def do_cell(self, source):
         """Run a cell, statement by statement; return what the first one that failed raised."""
-        failed = None
+        failed, flags = None, 0
         for statement in ast.parse(source).body:
-            code = compile(ast.Module([statement], []), "<answer>", "exec")
+            if isinstance(statement, ast.ImportFrom) and statement.module == "__future__":
+                for name in statement.names:
+                    flags |= getattr(getattr(__future__, name.name, None), "compiler_flag", 0)
             try:
+                # A file that exists, empty: Numba keeps kernels of no other.
+                code = compile(ast.Module([statement], []), ANSWER, "exec", flags, True)
                 exec(code, self.names)
             except BaseException as error:
                 failed = failed or raised(error)
@@ -364,6 +390,7 @@ def main():
     for number in (0, 1, 2):
         os.dup2(nowhere, number)
     os.chdir(settings["folder"])
+    os.close(os.open(ANSWER, os.O_CREAT | os.O_WRONLY))
     warnings.simplefilter("ignore")
     sys.path.append(settings["course"])
     sys.meta_path.insert(0, Nothing)

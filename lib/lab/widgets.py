@@ -3,11 +3,39 @@
 import base64
 import html
 import io
+from pathlib import Path
 
+import anywidget
 import ipywidgets as widgets
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from lib.errors import CourseError
+
+
+class KeyGuard(anywidget.AnyWidget):
+    """Nothing to see: it keeps the notebook's shortcuts away from controls that have the focus.
+
+    Without it the arrow keys do not move a slider in Notebook 7, and `dd` on a focused control
+    deletes the cell.
+    """
+
+    _esm = Path(__file__).parent / "static" / "key_guard.js"
+
+    def __repr__(self):
+        return "KeyGuard()"
+
+
+class Explorer(widgets.VBox):
+    """Controls above a picture; where no kernel runs, the picture as it was drawn first."""
+
+    def __repr__(self):  # constant, so that stored outputs do not change
+        return "Explorer()"
+
+    def _repr_mimebundle_(self, **options):
+        bundle = super()._repr_mimebundle_(**options)
+        pictures = (w.value for w in self.children if isinstance(w, widgets.HTML) and w.value)
+        words = "Run this cell to move the controls that belong to this picture."
+        return bundle | {"text/html": f"{''.join(pictures)}<p><em>{words}</em></p>"}
 
 
 def explorer(draw, **controls):
@@ -22,7 +50,7 @@ def explorer(draw, **controls):
 
     Returns
     -------
-    ipywidgets.VBox
+    Explorer
     """
     picture, message = widgets.HTML(), widgets.HTML()
 
@@ -36,7 +64,7 @@ def explorer(draw, **controls):
     for control in controls.values():
         control.observe(redraw, "value")
     redraw()
-    return widgets.VBox([*controls.values(), message, picture])
+    return Explorer([KeyGuard(), *controls.values(), message, picture])
 
 
 def slow_explorer(draw, *, working="working …", **controls):
@@ -47,7 +75,7 @@ def slow_explorer(draw, *, working="working …", **controls):
 
     Returns
     -------
-    ipywidgets.VBox
+    Explorer
     """
     picture, message, drawn = widgets.HTML(), widgets.HTML(), {}
 
@@ -67,7 +95,7 @@ def slow_explorer(draw, *, working="working …", **controls):
             control.continuous_update = False
         control.observe(redraw, "value")
     redraw()
-    return widgets.VBox([*controls.values(), message, picture])
+    return Explorer([KeyGuard(), *controls.values(), message, picture])
 
 
 def slider(description, low, high, value, step=1):

@@ -1,5 +1,14 @@
 """Figures: what they draw is what they were given, and the same picture twice is the same bytes."""
 
+import base64
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -100,6 +109,15 @@ def test_the_explorer_redraws_and_reports_mistakes_in_words():
     assert message.value == "k should not be 3; it is 3"
     slider.value = 4
     assert message.value == ""
+    width = re.search(r'<img width="(\d+)"', picture.value)[1]
+    sent = base64.b64decode(re.search(r"base64,([^\"]+)", picture.value)[1])
+    assert int.from_bytes(sent[16:20], "big") == 2 * int(
+        width
+    )  # a PNG's width: sharp on any screen
+    assert 'alt="bars: k 4."' in picture.value
+    without_kernel = box._repr_mimebundle_()["text/html"]
+    assert picture.value in without_kernel
+    assert "Run this cell" in without_kernel
 
 
 def test_weights_of_one_query_are_bars_over_its_keys():
@@ -131,3 +149,69 @@ def test_controls_hold_what_they_were_given():
     assert (box.value, box.description) == (9, "layer")
     assert widgets.choice("layer", ["a", "b"]).value == "a"
     assert isinstance(widgets.slider("t", 0.0, 1.0, 0.5, 0.25).step, float)
+
+
+RC = ["image.origin: lower", "axes.grid: True", "xtick.labelsize: 30", "text.usetex: True"]
+
+
+@pytest.mark.parametrize("line", RC)
+def test_a_reader_s_own_settings_change_no_figure(line):
+    from lib.lab.widgets import png
+
+    def draw():
+        figure, axes = figures.panels(2)
+        figures.paint(axes[0], [[1, 2], [3, 4]])
+        axes[1].plot([1, 2])
+        return figure
+
+    name, value = line.split(": ")
+    right = png(draw())
+    with mpl.rc_context({name: value}):
+        assert png(draw()) == right
+
+
+@pytest.mark.parametrize("backend", ["Agg", "svg", "module://matplotlib_inline.backend_inline"])
+def test_a_notebook_shows_a_figure_with_its_words_on_any_backend(backend):
+    code = (
+        "from IPython.core.interactiveshell import InteractiveShell\n"
+        "from lib.lab.figures import base\n"
+        "shell = InteractiveShell.instance()\n"
+        "data, about = shell.display_formatter.format(base.bars([1, 2], ['a', 'b'], title='t'))\n"
+        "assert data['image/png'][:4] == b'\\x89PNG'\n"
+        "assert about['image/png'] == {'alt': 't: bars: a 1, b 2.'}, about\n"
+    )
+    env = os.environ | {"MPLBACKEND": backend}
+    subprocess.run([sys.executable, "-c", code], check=True, env=env)
+
+
+def test_words_tell_what_lines_matrices_and_drawings_show():
+    figure = figures.lines([1, 10, 2000], {"ours": [2, 9, 4], "theirs": [5, 5, 5]}, xlabel="n")
+    assert figure.in_words() == (
+        "line “ours” rises from 2 at 1 to 4 at 2,000, with 9 at 10 between; "
+        "line “theirs” goes from 5 at 1 to 5 at 2,000 (across: n)."
+    )
+    names = [f"t{k}" for k in range(4)]
+    figure = figures.matrix(np.arange(16).reshape(4, 4) - 20, rows=names, title="$Q K^{T}$")
+    assert figure.in_words() == (
+        "Q K^T: matrix of 4 × 4, rows t0, t1, t2, t3, numbers from −20 to −5, "
+        "the largest in size at row t0, column 0."
+    )
+    figure, axis = figures.panels()
+    axis.axis("off")
+    axis.text(0, 0, "below")
+    axis.text(0, 1, "above")
+    assert figure.in_words() == "drawing with the words, from top to bottom: above, below."
+
+
+STORED = sorted(Path(__file__).parents[2].glob("notebooks/*.ipynb"))
+
+
+@pytest.mark.parametrize("path", STORED, ids=lambda path: path.stem)
+def test_every_stored_figure_has_words_of_its_own(path):
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    outputs = [out for cell in cells for out in cell.get("outputs", [])]
+    pictures = [out for out in outputs if "image/png" in out.get("data", {})]
+    said = [out["metadata"]["image/png"]["alt"] for out in pictures]
+    assert len(said) >= 5
+    assert len(set(said)) == len(said)
+    assert all(len(words) > 30 and ".png" not in words for words in said)

@@ -48,7 +48,16 @@ STYLE = {
     "image.interpolation": "nearest",
 }
 # What a reader's own matplotlibrc may say is left aside, but for how their system works.
-_THEIRS = ("backend", "interactive", "toolbar", "webagg", "savefig.directory", "timezone", "tk.")
+_THEIRS = (
+    "backend",
+    "interactive",
+    "toolbar",
+    "webagg",
+    "savefig.directory",
+    "timezone",
+    "tk.",
+    "svg.",
+)
 STYLE = {k: v for k, v in mpl.rcParamsDefault.items() if not k.startswith(_THEIRS)} | STYLE
 
 
