@@ -512,6 +512,7 @@ def grade(
     whatever it is. A run that was stopped goes on where it was.
     """
     from lib import notebooks
+    from lib.engine.team import usable_processors
     from lib.grading import batch
 
     notebooks.check_timeout(timeout)
@@ -524,7 +525,7 @@ def grade(
     with _progress(0) as bar:
         graded = batch.grade(
             submissions, out, notebooks.find_root(), exercise or [], rules,
-            batch.Cluster(workers or os.cpu_count() or 1, scheduler),
+            batch.Cluster(workers or usable_processors(), scheduler),
             batch.Watcher(bar.of, lambda *result: bar.tell(_one_line(*result))),
         )  # fmt: skip
     _console().print(_grades_table(graded), soft_wrap=True)

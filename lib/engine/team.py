@@ -79,7 +79,7 @@ def usable_processors() -> int:
         allowed = len(os.sched_getaffinity(0))
     except AttributeError:  # macOS and Windows don't say
         allowed = os.cpu_count() or 1
-    return max(1, min(allowed, math.ceil(_quota())))
+    return max(1, math.ceil(min(allowed, _quota())))
 
 
 def _quota(root: Path = Path("/sys/fs/cgroup"), mine: Path = Path("/proc/self/cgroup")) -> float:

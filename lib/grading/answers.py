@@ -143,6 +143,9 @@ def _shape(source: str) -> str:
 
 
 def _parses(source: str) -> bool:
+    """Tell whether a cell is whole; one that begins with an indent may be torn off another."""
+    if source.lstrip("\n")[:1].isspace() and source.strip():
+        return False
     try:
         parse(source)
         return True

@@ -190,21 +190,23 @@ class _Notebook:
         every = "\n".join(part for program in programs.values() for part in program)
         numba = "numba" in every or "lib.jit" in every
         seconds = math.ceil(self.rules.seconds * (len(left) + 1))
-        limits = replace(self.rules.limits, seconds=max(self.rules.limits.seconds, seconds))
+        limits = self.rules.limits
+        limits = replace(limits, seconds=max(limits.seconds, seconds))
         while left:
             if patience <= 0:
                 for question in left:
                     self._give(question, WRONG, "Other answers of this notebook hung too often.")
                 return
-            run = _Process(self.rules, limits, numba, programs)
+            run = _Process(self.rules, numba, programs, limits)
             try:
                 why = run.judge(left, self._give)
             finally:
                 run.close()
             left = [q for q in left if q.task not in self.judged]
-            if why and left:
-                patience -= self.rules.seconds
-                self._give(left.pop(0), WRONG, why)
+            patience -= self.rules.seconds
+            for question in left[: len(left) if why.startswith(NO_START) else 1]:
+                self._give(question, WRONG, why)
+            left = [q for q in left if q.task not in self.judged]
 
     def _program(self, question: Question) -> list[str]:
         """Return the code to run for an answer: what it needs, then its cell."""
@@ -222,20 +224,26 @@ def judge_value(task: judging.Task, value: object) -> None:
 
 def about(value: object) -> dict[str, str]:
     """Return what a report tells of a value."""
-    if value is ... or value is None:
-        return {}
+    if type(value) not in (str, int, float, bool, list, tuple, dict, set):
+        return {}  # of other things Python writes where they lie in memory
     more = {"value": clean(repr(value)[:500])}
     if isinstance(value, dict) and type(value.get("because")) is str:
         more["reason"] = clean(value["because"][:2_000])
     return more
 
 
+NO_START = "The process for your code did not start"
+
+
 class _Process:
     """One process for the answers of one notebook, each with names of its own."""
 
-    def __init__(self, rules: Rules, limits: confine.Limits, numba: bool, programs: dict) -> None:
+    def __init__(
+        self, rules: Rules, numba: bool, programs: dict, limits: confine.Limits | None = None
+    ) -> None:
         self.rules, self.programs = rules, programs
-        self.session = remote.Session(confine.start(rules.confinement, limits, numba))
+        process = confine.start(rules.confinement, limits or rules.limits, numba)
+        self.session = remote.Session(process)
         self.session.wait = rules.wait
 
     def close(self) -> None:
@@ -244,7 +252,7 @@ class _Process:
 
     def judge(self, left: Sequence[Question], give: Callable) -> str:
         """Judge what is left, in order; return why the process ended before, if it did."""
-        what = "The process for your code did not start"
+        what = NO_START
         try:
             with self.session.within(remote.START):
                 self.session.wait_until_ready()

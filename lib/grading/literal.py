@@ -160,9 +160,10 @@ def read(source: str, variable: str, others: Iterable[str], form: str) -> object
 
 
 def _elsewhere(tree: ast.Module, variable: str) -> bool:
-    """Tell whether a statement that holds others may give the variable a value."""
+    """Tell whether the last to give the variable a value is a statement that holds others."""
     nested = (ast.If, ast.Try, ast.With, ast.For, ast.While, ast.Match)
-    return any(isinstance(s, nested) and variable in bound(s) for s in tree.body)
+    last = [s for s in tree.body if variable in bound(s)][-1]
+    return isinstance(last, nested)
 
 
 def _assigned(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
@@ -175,7 +176,7 @@ def _assigned(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
 def _with_items(node: ast.expr, tree: ast.Module, variable: str) -> ast.expr:
     """Return a dict with the items that later lines put into it: ``answer["A"] = "both"``."""
     for statement in tree.body:
-        for target in _targets(statement):
+        for target in [] if isinstance(statement, ast.For) else _targets(statement):
             item = isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name)
             if item and target.value.id == variable and isinstance(node, ast.Dict):
                 keys, values = [*node.keys, target.slice], [*node.values, _given(statement, target)]
@@ -189,8 +190,6 @@ def _given(statement: ast.stmt, before: ast.expr) -> ast.expr:
     """Return what a statement gives to its target, which had the value `before`."""
     if isinstance(statement, ast.AugAssign):
         return ast.BinOp(before, statement.op, statement.value)
-    if isinstance(statement, ast.For):
-        return ast.Subscript(statement.iter, ast.Constant(-1))  # its last item: this is no literal
     return statement.value
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lib.exercises.checking import MALFORMED, MISSING, UNANSWERED
+from lib.exercises.judging import MALFORMED, MISSING, UNANSWERED
 from lib.grading.answers import Found, find
 from lib.grading.collect import Cell
 from lib.grading.course import Exercise, Question

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from lib.errors import CourseError
-from lib.exercises.checking import MALFORMED, MISSING, UNANSWERED
+from lib.exercises.judging import MALFORMED, MISSING, UNANSWERED
 from lib.grading import answers, collect, course
 from tests.grading.making import ROOT, answered, cell, handed_out, new_cell, put, solved
 

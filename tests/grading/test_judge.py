@@ -10,8 +10,8 @@ from lib import reference
 from lib.errors import CourseError, ModelError
 from lib.exercises import Malformed, Unanswered, Wrong
 from lib.exercises import t06_build_the_stack as t06
-from lib.exercises.checking import MALFORMED, RIGHT, UNANSWERED, WRONG
 from lib.exercises.diagnosis import NotJudged
+from lib.exercises.judging import MALFORMED, RIGHT, UNANSWERED, WRONG
 from lib.grading import confine, course, judge, remote
 from lib.grading.collect import Cell, Handed
 from tests.grading.making import ROOT
@@ -132,16 +132,15 @@ def runs(monkeypatch):
     script, seen = [], []
 
     class Process:
-        def __init__(self, rules, numba, support, sources):
-            self.in_cell, self.sources = False, sources
-            seen.append((numba, list(sources)))
+        def __init__(self, rules, numba, programs, limits):
+            seen.append((numba, limits.seconds))
 
         def judge(self, left, give):
-            right, blamed, why, self.in_cell = script.pop(0)
+            right, why = script.pop(0)
             for question in left:
                 if question.task in right:
                     give(question, RIGHT, "")
-            return blamed, why
+            return why
 
         def close(self):
             seen.append("closed")
@@ -167,40 +166,29 @@ def others_cell(source):
 
 
 def test_where_nothing_ends_early_one_process_is_enough(runs):
-    words, messages, started = runs((TASKS, "", "", False))
+    words, messages, started = runs((TASKS, ""))
     assert words == [RIGHT] * 5
     assert [message for message in messages if "check cell" not in message] == []
-    assert started == [(False, TASKS)]
+    assert started == [(False, 60)]  # ten seconds for each answer, and as many to start
 
 
 def test_who_ends_the_process_is_wrong_and_the_others_go_on_without_it(runs):
-    words, messages, started = runs(
-        (TASKS[:1], TASKS[1], "Its answer cell did not end: x.", True), (TASKS[2:], "", "", False)
-    )
+    words, messages, started = runs((TASKS[:1], "Its answer cell did not end: x."), (TASKS[2:], ""))
     assert words == [RIGHT, WRONG, RIGHT, RIGHT, RIGHT]
     assert messages[1].startswith("Its answer cell did not end: x.")
-    assert started == [(False, TASKS), (False, [TASKS[0], *TASKS[2:]])]
-
-
-def test_one_that_ended_it_when_called_keeps_its_cell_for_the_others(runs):
-    words, _, started = runs(
-        (TASKS[:1], TASKS[1], "Your code did not return: x.", False), (TASKS[2:], "", "", False)
-    )
-    assert words == [RIGHT, WRONG, RIGHT, RIGHT, RIGHT]
-    assert started == [(False, TASKS)] * 2
+    assert len(started) == 2
 
 
 def test_where_nobody_can_be_blamed_all_that_are_left_are_wrong(runs):
-    words, messages, started = runs((TASKS[:2], "", "It did not start.", False))
+    words, messages, started = runs((TASKS[:2], f"{judge.NO_START}: x."))
     assert words == [RIGHT, RIGHT, WRONG, WRONG, WRONG]
-    assert all(message.startswith("It did not start.") for message in messages[2:])
+    assert all(message.startswith(judge.NO_START) for message in messages[2:])
     assert len(started) == 1
 
 
 def test_hanging_is_ended_when_its_time_is_spent(runs):
     # Ten seconds each of 25: after three, none are left.
-    hangs = [((), task, "Your code did not return: x.", False) for task in TASKS[:3]]
-    words, messages, started = runs(*hangs)
+    words, messages, started = runs(*[((), "Your code did not return: x.")] * 3)
     assert words == [WRONG] * 5
     assert all(m.startswith("Your code did not return: x.") for m in messages[:3])
     assert all(m.startswith("Other answers of this notebook hung too often.") for m in messages[3:])
@@ -211,7 +199,7 @@ def test_hanging_is_ended_when_its_time_is_spent(runs):
     ("import numba", True), ("from lib.jit import kernel", True), ("import math", False),
 ])  # fmt: skip
 def test_the_compiler_is_there_for_who_asks_for_it(runs, source, numba):
-    _, _, started = runs((TASKS, "", "", False), source=source)
+    _, _, started = runs((TASKS, ""), source=source)
     assert started[0][0] is numba
 
 
@@ -231,6 +219,7 @@ class Session:
         self.do("start")
 
     def request(self, what, source="", name=""):
+        source = source or what * (what == "reset")
         self.asked.append(source or name)
         return self.do(source or name)
 
@@ -241,15 +230,16 @@ class Session:
         return done
 
 
-def process(monkeypatch, does, sources):
+def process(monkeypatch, does, programs):
     monkeypatch.setattr(judge.remote, "Session", lambda _: Session(does))
     monkeypatch.setattr(judge.confine, "start", lambda *_: None)
-    return judge._Process(RULES, False, ["import math"], sources)
+    return judge._Process(RULES, False, programs)
 
 
 def judged(monkeypatch, does):
     """Judge the first two tasks, whose cells are called one and two."""
-    run = process(monkeypatch, does, {TASKS[0]: "one", TASKS[1]: "two"})
+    programs = {TASKS[0]: ["import math", "one"], TASKS[1]: ["two"]}
+    run = process(monkeypatch, does, programs)
     given = {}
     ended = run.judge(EXERCISE.questions[:2], lambda q, *said: given.update({q.task: said}))
     return ended, given, run
@@ -259,12 +249,12 @@ FIRST, SECOND = (question.variable for question in EXERCISE.questions[:2])
 GONE = remote.Gone("the process ended")
 
 
-def test_cells_run_in_order_and_then_each_answer_is_looked_at(monkeypatch):
+def test_each_answer_runs_with_what_it_needs_and_is_looked_at_before_the_next(monkeypatch):
     ended, given, run = judged(monkeypatch, {})
-    assert run.session.asked == ["start", "import math", "one", "two", FIRST, SECOND]
-    assert run.session.limits == [remote.START, 10, 10, 10, 10, 10]
-    assert ended == ("", "")
-    assert run.in_cell is False
+    asked = ["start", "reset", "import math", "one", FIRST, "reset", "two", SECOND]
+    assert run.session.asked == asked
+    assert run.session.limits == [remote.START, 10, 10, 10, 10]
+    assert ended == ""
     for task in TASKS[:2]:
         word, message = given[task]
         assert word == UNANSWERED
@@ -273,30 +263,24 @@ def test_cells_run_in_order_and_then_each_answer_is_looked_at(monkeypatch):
 
 def test_what_a_cell_raised_is_told_with_a_verdict_that_is_not_right(monkeypatch):
     raised = {"raised": ["NameError", "no name"]}
-    ended, given, run = judged(monkeypatch, {"one": raised, FIRST: {"missing": True}})
-    assert ended == ("", "")
-    assert given[TASKS[0]] == (
-        MALFORMED,
-        "Its answer cell does not run: NameError: no name.\n"
-        f"Its answer cell should give `{FIRST}` a value.",
-    )
-    assert list(run.failed) == TASKS[:1]
+    ended, given, _ = judged(monkeypatch, {"one": raised, FIRST: {"missing": True}})
+    assert ended == ""
+    assert given[TASKS[0]] == (MALFORMED, "Its answer cell does not run: NameError: no name.")
     monkeypatch.setattr(judge, "verdict_of", lambda _: (RIGHT, ""))
     assert judged(monkeypatch, {"one": raised})[1][TASKS[0]] == (RIGHT, "")
 
 
-@pytest.mark.parametrize(("where", "blamed", "what", "given"), [
-    ("start", "", "The process for your code did not start", 0),
-    ("import math", "", "Its answer cell did not end", 0),
-    ("one", TASKS[0], "Its answer cell did not end", 0),
-    ("two", TASKS[1], "Its answer cell did not end", 0),
-    (FIRST, TASKS[0], "Your code did not return", 0),
-    (SECOND, TASKS[1], "Your code did not return", 1),
+@pytest.mark.parametrize(("where", "what", "given"), [
+    ("start", judge.NO_START, 0),
+    ("import math", "Its answer cell did not end", 0),
+    ("one", "Its answer cell did not end", 0),
+    ("two", "Its answer cell did not end", 1),
+    (FIRST, "Your code did not return", 0),
+    (SECOND, "Your code did not return", 1),
 ])  # fmt: skip
-def test_who_was_at_work_is_blamed(monkeypatch, where, blamed, what, given):
-    ended, verdicts, run = judged(monkeypatch, {where: GONE})
-    assert ended == (blamed, f"{what}: the process ended.")
-    assert run.in_cell is (what == "Its answer cell did not end")
+def test_what_was_at_work_is_told(monkeypatch, where, what, given):
+    ended, verdicts, _ = judged(monkeypatch, {where: GONE})
+    assert ended == f"{what}: the process ended."
     assert len(verdicts) == given
 
 

@@ -37,7 +37,7 @@ def process(request, monkeypatch):
     if not confine.available():
         pytest.skip("nothing here confines a process")
     monkeypatch.setattr(work, "NUMBA", False)
-    run = judge._Process(judge.Rules(seconds=30), False, [], {})
+    run = judge._Process(judge.Rules(seconds=30), False, {})
     run.session.wait_until_ready()
     # In there nothing of the tests can be seen, so the answers are told as text.
     assert run.session.request("cell", source=MODULE.format(source("04"))) == {}
@@ -49,9 +49,10 @@ def process(request, monkeypatch):
 def verdict(process, task, expression):
     (question,) = (q for q in course.read(ROOT, [task[:2]])[task[:2]].questions if q.task == task)
     question = replace(question, variable="its_answer")  # kernels call each other by their names
+    process.programs = {task: [expression]}
     process.session.request("cell", source=f"its_answer = {expression}")
     with process.session.within(30):
-        return judge.verdict_of(lambda: process._judge(question))
+        return judge.verdict_of(lambda: process._judge(question, "", {}))
 
 
 def test_they_get_the_verdict_and_the_message_of_course_check(process, monkeypatch):
@@ -117,7 +118,7 @@ def test_results_known_by_heart_do_not_help():
         ).tolist()
         for rung in owner.rungs
     }
-    run = judge._Process(judge.Rules(seconds=30), False, [], {})
+    run = judge._Process(judge.Rules(seconds=30), False, {})
     try:
         run.session.wait_until_ready()
         run.session.request("cell", source=BY_HEART.replace("{TABLE}", repr(table)))
@@ -144,7 +145,7 @@ def attend_one(q, K, V, weights, out):
 def test_work_that_is_not_done_where_it_is_counted_does_not_pass():
     if not confine.available():
         pytest.skip("nothing here confines a process")
-    run = judge._Process(judge.Rules(seconds=30), False, [], {})
+    run = judge._Process(judge.Rules(seconds=30), False, {})
     try:
         run.session.wait_until_ready()
         run.session.request("cell", source=LAZY)

@@ -5,7 +5,7 @@ import io
 import json
 from html.parser import HTMLParser
 
-from lib.exercises.checking import RIGHT, WRONG
+from lib.exercises.judging import RIGHT, WRONG
 from lib.grading import batch, report, similar
 from lib.grading.judge import Row
 from tests.grading.making import ROOT, answered, put, solved
