@@ -57,6 +57,7 @@ ENVIRONMENT = {
     "LANG": "C.UTF-8",
     "PYTHONHASHSEED": "0",
     "PYTHONUTF8": "1",
+    "PYTHONSAFEPATH": "1",
     "MPLBACKEND": "Agg",
     "NUMBA_CACHE_DIR": "/tmp/home/numba",
     **{f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL", "NUMBA")},
@@ -75,7 +76,9 @@ def available() -> str:
     for method in (BUBBLEWRAP, NAMESPACES):
         try:
             probe = command(method, Path(tempfile.gettempdir()), ["-c", "print(6 * 7)"])
-            done = subprocess.run(probe, capture_output=True, timeout=30, check=False)
+            done = subprocess.run(
+                probe, capture_output=True, timeout=30, check=False, env=outside()
+            )
         except (OSError, subprocess.TimeoutExpired):
             continue
         if done.stdout.strip() == b"42":
@@ -98,7 +101,7 @@ def start(method: str, limits: Limits, numba: bool) -> subprocess.Popen:
     settings = asdict(limits) | {"numba": numba, "course": str(LIB.parent), "folder": "/tmp/home"}
     if method != UNCONFINED:
         arguments = ["-s", "-B", f"{INSIDE}/worker.py", json.dumps(settings)]
-        return _popen(command(method, files(), arguments), {})
+        return _popen(command(method, files(), arguments), outside())
     home = tempfile.mkdtemp(prefix="grading-")
     settings["folder"] = home
     own = {"HOME": home, "TMPDIR": home, "NUMBA_CACHE_DIR": str(Path(home, "numba"))}
@@ -109,10 +112,16 @@ def start(method: str, limits: Limits, numba: bool) -> subprocess.Popen:
     return process
 
 
+def outside() -> dict[str, str]:
+    """Return the variables of what makes a confinement: a submission can read them in there."""
+    places = [os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"]
+    return {"PATH": os.pathsep.join(places), "LANG": "C.UTF-8"}
+
+
 def _popen(command: list[str], environment: dict[str, str]) -> subprocess.Popen:
     pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
     return subprocess.Popen(
-        command, stdin=pipe, stdout=pipe, stderr=nowhere, env=environment or None,
+        command, stdin=pipe, stdout=pipe, stderr=nowhere, env=environment, cwd=str(files()),
         start_new_session=True, bufsize=0 if os.name == "nt" else -1,
     )  # fmt: skip
 
@@ -128,9 +137,8 @@ def kill(process: subprocess.Popen) -> None:
 def end(process: subprocess.Popen) -> None:
     """End a worker, wait for it, and take away what it left."""
     kill(process)
-    for stream in (process.stdin, process.stdout):
-        with contextlib.suppress(OSError):
-            stream.close()
+    with contextlib.suppress(OSError):
+        process.stdin.close()  # `remote` reads the other one to its end, and closes it
     process.wait()
     if home := getattr(process, "home", None):
         shutil.rmtree(home, ignore_errors=True)
@@ -197,6 +205,7 @@ def _bubblewrap(inside: Path, program: list[str]) -> list[str]:
     for path in hidden():
         line += ["--tmpfs", str(path), "--remount-ro", str(path)]
     line += ["--ro-bind", str(inside), INSIDE, "--proc", "/proc", "--dev", "/dev"]
+    line += ["--ro-bind", "/proc/sys", "/proc/sys"]  # root could write there
     line += ["--size", "4096", "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]
     line += ["--remount-ro", "/"]
     for name, value in environment().items():
@@ -218,12 +227,16 @@ def _namespaces(inside: Path, program: list[str]) -> list[str]:
     for path in hidden():
         script.append(f"mount -t tmpfs -o ro,size=4k tmpfs {q(f'{new}{path}')}")
     script += [f"mkdir -p {new}/proc {new}/dev", f"mount -t proc proc {new}/proc"]
+    script += [f"mount --bind {new}/proc/sys {new}/proc/sys"]  # root could write there
+    script += [f"mount -o remount,bind,ro {new}/proc/sys"]
     for name in ("null", "zero", "urandom", "random"):
         script += [f"touch {new}/dev/{name}", f"mount --bind /dev/{name} {new}/dev/{name}"]
-    script += [f"mount -o remount,ro {new}", f"cd {new}", "pivot_root . .", "umount -l ."]
+    script += [f"mount -o remount,bind,ro {new}", f"cd {new}", "pivot_root . .", "umount -l ."]
     variables = " ".join(f"{name}={q(value)}" for name, value in environment().items())
     drop = "setpriv --bounding-set=-all --inh-caps=-all --no-new-privs"
-    script += ["cd /tmp/home", f"exec env -i {variables} {drop} {shlex.join(program)}"]
+    # The shell stays process 1, which no signal of its own ends and whose end ends all others:
+    # code that kills itself has to die, and may not outlive what started this.
+    script += ["cd /tmp/home", f"env -i {variables} {drop} {shlex.join(program)}; exit $?"]
     line = ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child"]
     return [*line, "--net", "--ipc", "--uts", "sh", "-c", "\n".join(script)]
 

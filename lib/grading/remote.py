@@ -7,10 +7,12 @@ of a kernel is counted where nobody can reach the count.
 
 from __future__ import annotations
 
+import math
 import operator
+import queue
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, is_dataclass
 
 import numpy as np
@@ -22,6 +24,8 @@ from lib.grading import confine, wire
 from lib.layer import LayerWeights
 
 ASKED = 200_000  # times that a process may ask for something, for one task
+GIVEN = 4_096  # numbers that a function of the judge's may be given at once
+ELEMENTS = 5 * 10**5  # of all arrays that count, for one task
 
 
 START = 60.0  # seconds that a process may take to start
@@ -40,7 +44,19 @@ class Session:
         self._given: list[Given] = []
         self.counter: Counter | None = None
         self._asked = 0
+        self._frames: queue.Queue = queue.Queue(maxsize=8)
+        threading.Thread(target=self._read, daemon=True).start()
         self.wait = 0.0  # seconds by the clock, if not `WAIT` times those of processor time
+
+    def _read(self) -> None:
+        """Take in what comes, in a thread of its own: reading cannot be given up, waiting can."""
+        try:
+            while True:
+                self._frames.put(wire.frame(self._process.stdout))
+        except (EOFError, OSError, ValueError, wire.WireError) as error:
+            with suppress(queue.Full):
+                self._frames.put(error, timeout=60)
+        self._process.stdout.close()
 
     def close(self) -> None:
         """End the process and all that it started."""
@@ -104,7 +120,16 @@ class Session:
         wire.send(self._process.stdin, message, self._sent)
 
     def _receive(self) -> dict:
-        return wire.receive(self._process.stdout, self._received)
+        while True:
+            try:
+                came = self._frames.get(timeout=0.5)
+            except queue.Empty:
+                if self._gone:  # something that has left the process may hold its pipe for ever
+                    raise EOFError from None
+                continue
+            if isinstance(came, Exception):
+                raise came
+            return wire.message_of(came, self._received)
 
     def wait_until_ready(self) -> dict:
         """Wait for the process's first word."""
@@ -122,6 +147,8 @@ class Session:
             with np.errstate(all="ignore"):
                 if what == "given":
                     key, *arguments = operands
+                    if sum(np.size(one) for one in arguments) > GIVEN:
+                        raise ValueError("so large arrays are not needed")
                     return {"value": self._given[key].function(*arguments)}
                 self.counter.listen(message.get("told", []))
                 return {"value": self.counter.do(what, operands)}
@@ -261,7 +288,7 @@ class Counter:
     """
 
     def __init__(self, tally: counting.Tally) -> None:
-        self.tally, self._known = tally, {}
+        self.tally, self._known, self._elements = tally, {}, 0
 
     def listen(self, told: list) -> None:
         """Do what the process has told, and keep each result under its key."""
@@ -277,7 +304,8 @@ class Counter:
             kinds = (counting.Number, int, float, bool)
             if not all(type(x) in kinds or isinstance(x, np.number) for x in operands):
                 raise TypeError("arithmetic on whole arrays hides a loop; write it out")
-            return _OPERATIONS[what](*operands)
+            # As floats: whole numbers of Python's may grow without end.
+            return _OPERATIONS[what](*(float(x) if type(x) is int else x for x in operands))
         if what not in _THINGS:
             raise ValueError(f"nothing is called {what}")
         return getattr(self, f"_{what}")(*operands)
@@ -292,7 +320,8 @@ class Counter:
         return counting.apply(self.tally, name, x)
 
     def _new(self, shape, value):
-        if np.prod(shape) > 10**5:
+        self._elements += math.prod(map(int, shape))
+        if not 0 <= self._elements <= ELEMENTS:
             raise ValueError("so large an array is not needed")
         return counting.new(self.tally, shape, value)
 
@@ -300,10 +329,10 @@ class Counter:
         return array.T
 
     def _get(self, array, key):
-        return array[key]
+        return array[_place(key)]
 
     def _set(self, array, key, value):
-        array[key] = value
+        array[_place(key)] = value
 
     def sent(self, value: object) -> tuple[str, object] | None:
         """Return a tag, a key and a shape in place of an array."""
@@ -312,6 +341,14 @@ class Counter:
             self._known[key] = value
             return "Array", [key, *value.shape]
         return None
+
+
+def _place(key: object) -> object:
+    """Return the key of a place in an array: whole numbers, slices and what combines these."""
+    for one in key if isinstance(key, tuple) else (key,):
+        if not (type(one) in (int, slice) or one is ... or isinstance(one, np.integer)):
+            raise IndexError("an element is asked for by whole numbers and slices")
+    return key
 
 
 def count(session: Session, name: str, right: Callable, arguments: dict) -> counting.Tally:

@@ -16,6 +16,7 @@ import numpy as np
 
 LIMIT = 16 * 2**20  # bytes of a frame; the largest honest one, of the real model, has 40 thousand
 DEPTH = 24  # lists within lists
+PARTS = 5_000  # arrays in a frame; honest ones have some hundred
 KINDS = "biufcU"  # dtypes that may pass: no objects, no records
 _LENGTH = struct.Struct(">I")
 
@@ -58,10 +59,20 @@ def receive(stream, special=None):
     WireError
         It is not one.
     """
+    return message_of(frame(stream), special)
+
+
+def frame(stream):
+    """Read the bytes of one message; `EOFError` where the other side has gone."""
     (length,) = _LENGTH.unpack(_exactly(stream, _LENGTH.size))
     if length > LIMIT:
         raise WireError(f"a frame of {length} bytes")
-    message = decode(_exactly(stream, length), special)
+    return _exactly(stream, length)
+
+
+def message_of(body, special=None):
+    """Return the message that the bytes of a frame are."""
+    message = decode(body, special)
     if type(message) is not dict:
         raise WireError("a frame that holds no message")
     return message
@@ -169,8 +180,8 @@ def decode(body, special=None):
         The bytes are of no such value.
     """
     parts, at = [], 0
-    while at < len(body):
-        (length,) = _LENGTH.unpack_from(body.ljust(at + 4, b"\0"), at)
+    while at + 4 <= len(body) and len(parts) < PARTS:
+        (length,) = _LENGTH.unpack_from(body, at)
         parts.append(body[at + 4 : at + 4 + length])
         at += 4 + length
     if at != len(body) or not parts:
@@ -196,7 +207,9 @@ def _value(tree, parts, special, depth):
         return {str(key): _value(item, parts, special, depth - 1) for key, item in rest}
     if tag == "a" or tag == "s":
         (index,) = rest
-        array = read_array(parts[index])
+        # Each part is used once: else a small frame could stand for any amount of memory.
+        data, parts[index] = parts[index], None
+        array = read_array(data)
         return array if tag == "a" else array[()]
     if tag == "e":
         return ...

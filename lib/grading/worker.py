@@ -20,7 +20,9 @@ from contextlib import nullcontext
 from importlib.machinery import ModuleSpec  # in `find_spec` the import would ask `find_spec`
 
 import numpy as np
-import wire  # lies beside this file, and so does `twins`
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
+import wire
 
 ANSWER = "answer.py"  # what a traceback calls the code of an answer
 TEXT = 600  # characters of an exception's message that are told
@@ -341,12 +343,13 @@ def limit(memory, seconds, file_bytes):
 
 
 # System calls that are refused, by machine: those that start a process (fork, vfork, execve,
-# execveat) and those that change what is seen (mount and its kin, unshare, setns, chroot, ptrace,
-# bpf). clone is let pass where it makes a thread; clone3 is said not to exist, so that libraries
-# fall back to clone, whose flags can be read. Numbers: Linux, arch/*/entry/syscalls.
+# execveat), shmget, whose memory no limit counts, and those that change what is seen (mount and
+# its kin, unshare, setns, chroot, ptrace, bpf). clone is let pass where it makes a thread; clone3
+# is said not to exist, so that libraries fall back to clone, whose flags can be read. Numbers:
+# Linux, arch/*/entry/syscalls.
 _BOTH = (428, 429, 430, 431, 432, 442, 425)  # open_tree … fsmount, mount_setattr, io_uring_setup
-_X86 = (57, 58, 59, 322, 165, 166, 155, 161, 272, 308, 101, 321, *_BOTH)
-_ARM = (221, 281, 40, 39, 41, 51, 97, 268, 117, 280, *_BOTH)
+_X86 = (57, 58, 59, 322, 29, 165, 166, 155, 161, 272, 308, 101, 321, *_BOTH)
+_ARM = (221, 281, 194, 40, 39, 41, 51, 97, 268, 117, 280, *_BOTH)
 CALLS = {"x86_64": (0xC000003E, 56, _X86), "aarch64": (0xC00000B7, 220, _ARM)}
 CLONE3 = 435
 

@@ -57,8 +57,8 @@ INTRUSIONS = {
     "forks": "import os\nif os.fork() == 0:\n    os.setsid()\n    while True: pass",
     "finds what was left": "assert open('/tmp/left_behind').read()",
     "becomes another": "import os\nos.execv('/bin/sh', ['sh', '-c', 'sleep 987'])",
-    "sees other processes": "import os\nassert [p for p in os.listdir('/proc') if p.isdigit() and "
-    "int(p) > 9]",
+    "sees other processes": "import os\nassert {int(p) for p in os.listdir('/proc') if p.isdigit()}"
+    " - {1, os.getpid()}",
     "mounts": "import ctypes\nassert ctypes.CDLL(None).mount(b'x', b'/tmp', b'tmpfs', 0, 0) == 0",
     "fills the disk": "open('/tmp/large', 'wb').write(bytes(10**8))",
 }
