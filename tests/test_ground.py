@@ -36,7 +36,8 @@ def test_conda_and_pyproject_ask_for_the_same_packages():
 def test_every_direct_dependency_has_a_tested_version():
     pinned = dict(map(split, PROJECT["tool"]["uv"]["constraint-dependencies"]))
     site = dict(map(split, PROJECT["dependency-groups"]["site"]))
-    assert pinned.keys() == in_pyproject().keys() | site.keys()
+    cluster = dict(map(split, PROJECT["project"]["optional-dependencies"]["cluster"]))
+    assert pinned.keys() == in_pyproject().keys() | site.keys() | cluster.keys()
     assert all(version.startswith("==") for version in pinned.values())
 
 

@@ -1,8 +1,9 @@
 """Grade a class: many submissions, some at a time, each of them once.
 
-A submission is read here and judged by a worker of a Dask cluster, or in this very process. Each
-result is written as soon as it is there, under a name and with a fingerprint of all that it
-depends on; so a run that was stopped goes on where it was, and what was changed is judged anew.
+A submission is read here and judged by processes of this machine, which are told over pipes, or by
+the workers of a Dask cluster. Each result is written as soon as it is there, under a name and with
+a fingerprint of all that it depends on; so a run that was stopped goes on where it was, and what
+was changed is judged anew.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import os
 import pickle
+import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
 
 from lib import notebooks
@@ -54,7 +58,7 @@ class Cluster:
     workers : int
         Processes on this machine; with fewer than two, all is done in this one.
     scheduler : str
-        Address of a Dask scheduler; its workers are used instead.
+        Address of a Dask scheduler, ``tls://…``; its workers are used instead.
     """
 
     workers: int = 0
@@ -108,6 +112,7 @@ def grade(
     """
     rules, watcher = rules or Rules(), watcher or Watcher()
     _check_folders(submissions, out)
+    _import_nothing_from(submissions)
     known = course.read(root, numbers)
     entries = collect.students(submissions)
     handed = {name: _collected(name, path, known) for name, path in entries.items()}
@@ -123,7 +128,8 @@ def grade(
     with _judging(cluster, exercises, rules) as judged:
         for name, found in judged(todo):
             rows[name] = found
-            store.write(name, prints[name], found)
+            if judge.NOT_JUDGED not in {row.verdict for row in found}:  # another run may judge it
+                store.write(name, prints[name], found)
             watcher.advance(name, found)
     graded = Graded({name: rows[name] for name in sorted(rows)}, handed, len(todo))
     report.write(graded.rows, handed, exercises, out)
@@ -136,6 +142,15 @@ def _collected(name: str, path: Path, known: dict) -> Handed:
     except Exception as error:  # one that breaks the collector shall not stop the others
         why = f"What was handed in could not be read: {type(error).__name__}. Hand it in again."
         return Handed(name, notes=[why], digest=repr(error))
+
+
+def _import_nothing_from(submissions: Path) -> None:
+    """See to it that no module is looked for among what was handed in, here or in a worker."""
+    inside = submissions.resolve()
+    places = {place: Path(place or ".").resolve() for place in sys.path}
+    sys.path[:] = [
+        place for place in sys.path if inside not in (places[place], *places[place].parents)
+    ]
 
 
 def _check_folders(submissions: Path, out: Path) -> None:
@@ -217,33 +232,83 @@ def _judging(cluster: Cluster, exercises: dict, rules: Rules) -> Iterator[Callab
         yield one_by_one
         return
     shared = zlib.compress(pickle.dumps((exercises, rules)))
-    with _client(cluster) as client:
+    if not cluster.scheduler:
+        yield functools.partial(_in_processes, cluster.workers, shared)
+        return
+    with _client(cluster.scheduler) as client:
         yield functools.partial(_on_cluster, client, shared)
 
 
+def _in_processes(workers: int, shared: bytes, todo: list[Handed]) -> Judged:
+    """Judge in some processes of this machine; what one was at that ended is done again."""
+    left = {handed.student: handed for handed in todo}
+    for attempt in range(TRIES):
+        # In the end each alone: whoever ends a process then ends their own.
+        groups = [[one] for one in left.values()] if attempt == TRIES - 1 else [[*left.values()]]
+        for group in filter(None, groups):
+            for student, rows in _in_one_pool(min(workers, len(group)), shared, group):
+                del left[student]
+                yield student, rows
+    for handed in left.values():
+        yield handed.student, _not_judged(shared, handed, "it ended")
+
+
+def _in_one_pool(workers: int, shared: bytes, group: list[Handed]) -> Judged:
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+    from concurrent.futures.process import BrokenProcessPool
+
+    before = os.environ.get("PYTHONSAFEPATH")
+    os.environ["PYTHONSAFEPATH"] = "1"  # a new Python imports nothing from where it is started
+    try:
+        with ProcessPoolExecutor(workers, get_context("spawn"), _die_with_parent) as pool:
+            futures = {pool.submit(judge_there, shared, one.as_dict()): one for one in group}
+            for future in as_completed(futures):
+                with suppress(BrokenProcessPool):
+                    yield futures[future].student, [Row(**row) for row in future.result()]
+    finally:
+        os.environ.pop("PYTHONSAFEPATH")
+        if before is not None:
+            os.environ["PYTHONSAFEPATH"] = before
+
+
+def _die_with_parent() -> None:
+    """Let a worker end with the grader, however that ends, and leave Ctrl-C to it."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent()
+
+
+def end_with_parent() -> None:
+    """Have Linux end this process when its parent does."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
+
+
 @contextmanager
-def _client(cluster: Cluster) -> Iterator:
-    import logging
-
-    import dask
-    from distributed import Client, LocalCluster
-
+def _client(scheduler: str) -> Iterator:
+    try:
+        import dask
+        from distributed import Client
+    except ImportError:
+        raise CourseError(
+            "--scheduler needs Dask, which is not installed: `pip install dask distributed`"
+        ) from None
+    if not scheduler.startswith("tls://"):
+        raise CourseError(
+            f"--scheduler should be an address that begins with tls://; it is {scheduler}. Whoever "
+            "reaches an open scheduler can run code as you: docs/teachers.md tells how to close it"
+        )
     with dask.config.set({"distributed.scheduler.allowed-failures": TRIES}):
-        if cluster.scheduler:
-            try:
-                client = Client(cluster.scheduler, timeout=20)
-            except (OSError, ValueError, TimeoutError) as error:
-                raise CourseError(
-                    f"--scheduler: no Dask scheduler answers at {cluster.scheduler} ({error})"
-                ) from None
-            with client:
-                yield client
-            return
-        local = LocalCluster(
-            n_workers=cluster.workers, threads_per_worker=1, processes=True,
-            dashboard_address=None, silence_logs=logging.CRITICAL,
-        )  # fmt: skip
-        with local, Client(local) as client:
+        try:
+            client = Client(scheduler, timeout=20)
+        except (OSError, ValueError, TypeError, TimeoutError) as error:
+            raise CourseError(
+                f"--scheduler: no Dask scheduler answers at {scheduler} ({error})"
+            ) from None
+        with client:
             yield client
 
 

@@ -1,7 +1,10 @@
 """A class: once each, the same bytes however it is done, and on from where it stopped."""
 
 import os
+import shutil
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -11,7 +14,9 @@ import pytest
 from lib import cli
 from lib.errors import CourseError
 from lib.grading import batch, judge
-from tests.grading.making import ROOT, answered, handed_out, put, solved
+from tests.grading.making import ROOT, answered, cell, handed_out, put, solved
+
+posix_only = pytest.mark.skipif(os.name != "posix", reason="processes of POSIX")
 
 NAMES = ["Ana María", "Zoë", "李 雷", "=1+1", "o'Brien & <b>Söhne</b>", "محمد", "x" * 120]
 
@@ -104,7 +109,6 @@ def victims():
 
 
 def test_a_killed_worker_s_work_is_done_again(tmp_path):
-    pytest.importorskip("distributed")
     class_, seen, killed = make(tmp_path / "class", 10), [], []
 
     def kill(student, rows):
@@ -124,16 +128,130 @@ def test_a_killed_worker_s_work_is_done_again(tmp_path):
     assert files(tmp_path / "there") == files(tmp_path / "here")
 
 
-def test_a_teacher_s_own_cluster_is_used(tmp_path):
+@pytest.fixture
+def closed(tmp_path):
+    """Certificates of a cluster that lets nobody else in, as a teacher's settings name them."""
     distributed = pytest.importorskip("distributed")
+    dask = pytest.importorskip("dask")
+    if not shutil.which("openssl"):
+        pytest.skip("openssl is not here to make certificates")
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"]
+    made += ["-subj", "/CN=localhost", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(made, check=True, capture_output=True)
+    settings = {"distributed.comm.require-encryption": True}
+    settings["distributed.comm.tls.ca-file"] = str(certificate)
+    for role in ("scheduler", "worker", "client"):
+        settings[f"distributed.comm.tls.{role}.cert"] = str(certificate)
+        settings[f"distributed.comm.tls.{role}.key"] = str(key)
+    with dask.config.set(settings):
+        yield distributed
+
+
+def test_a_teacher_s_own_cluster_is_used_if_it_is_closed_to_others(tmp_path, closed):
     class_ = make(tmp_path / "class", 3)
-    with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
-    ) as cluster:
+    with closed.LocalCluster(
+        n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None,
+        protocol="tls://", security=closed.security.Security(),
+    ) as cluster:  # fmt: skip
         where = batch.Cluster(scheduler=cluster.scheduler_address)
+        assert where.scheduler.startswith("tls://")
         assert grade(class_, tmp_path / "out", cluster=where).again == 3
     grade(class_, tmp_path / "here")
     assert files(tmp_path / "out") == files(tmp_path / "here")
+
+
+def test_an_open_cluster_is_refused(tmp_path):
+    pytest.importorskip("distributed")
+    where = batch.Cluster(scheduler="tcp://127.0.0.1:8786")
+    with pytest.raises(CourseError, match="should be an address that begins with tls://"):
+        grade(make(tmp_path / "class", 1), tmp_path / "out", cluster=where)
+
+
+def test_without_dask_a_cluster_is_refused_and_how_to_get_it_is_said(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "dask", None)
+    where = batch.Cluster(scheduler="tls://127.0.0.1:8786")
+    with pytest.raises(CourseError, match="needs Dask, which is not installed: `pip install dask"):
+        grade(make(tmp_path / "class", 1), tmp_path / "out", cluster=where)
+
+
+@posix_only
+def test_grading_opens_no_port_and_imports_nothing_that_was_handed_in(tmp_path):
+    """A handed-in pickle.py would be imported by every Python that starts among the submissions."""
+    class_ = make(tmp_path / "class", 4)
+    proof = tmp_path / "imported"
+    for name in ("pickle", "numpy", "lib", "wire", "concurrent", "ctypes"):
+        trap = f"import pathlib; pathlib.Path({str(proof)!r}).write_text({name!r})"
+        (class_ / f"{name}.py").write_text(trap, encoding="utf-8")
+    code = (
+        "import psutil, threading, sys\n"
+        "from lib import cli\n"
+        "me, seen = psutil.Process(), set()\n"
+        "def watch():\n"
+        "    while True:\n"
+        "        for p in [me, *me.children(recursive=True)]:\n"
+        "            try: seen.update(c.status for c in p.net_connections())\n"
+        "            except psutil.Error: pass\n"
+        "threading.Thread(target=watch, daemon=True).start()\n"
+        "if __name__ == '__main__':\n"
+        "    code = cli.main(['grade', '.', '--out', '../out', '--workers', '2'])\n"
+        "    sys.exit(code or bool(seen - {'NONE'}) * 7)\n"
+    )
+    script = tmp_path / "run.py"
+    script.write_text(code, encoding="utf-8")
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-P", str(script)]
+    subprocess.run(command, cwd=class_, env=env, check=True, timeout=100)
+    assert not proof.exists()
+    assert len(list((tmp_path / "out" / batch.DONE).iterdir())) >= 4
+
+
+@posix_only
+def test_a_grader_that_is_killed_leaves_no_process(tmp_path):
+    import psutil
+
+    class_ = tmp_path / "class"
+    sleeps = "import time\ndef scores(q, K):\n    time.sleep(300)"
+    for k in range(2):
+        book = solved("04")
+        cell(book, "04.scores")["source"] = sleeps
+        put(class_ / f"s{k}" / "04_build_attention.ipynb", book)
+    command = [sys.executable, "-m", "lib.cli", "grade", str(class_), "--out", str(tmp_path / "o")]
+    grader = subprocess.Popen(
+        [*command, "--workers", "2", "--timeout", "60"], cwd=ROOT, stderr=subprocess.DEVNULL
+    )
+    process, end = psutil.Process(grader.pid), time.monotonic() + 60
+    while time.monotonic() < end:
+        started = process.children(recursive=True)
+        if sum("worker.py" in " ".join(_words(p)) for p in started) >= 2:
+            break
+        time.sleep(0.2)
+    assert len(started) >= 4
+    grader.kill()
+    grader.wait()
+    _, alive = psutil.wait_procs(started, timeout=20)
+    assert [" ".join(_words(p))[:80] for p in alive] == []
+
+
+def _words(process):
+    import psutil
+
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+def test_what_could_not_be_judged_is_judged_by_the_next_run(tmp_path, monkeypatch):
+    class_ = tmp_path / "class"
+    put(class_ / "ann.ipynb", solved("04"))
+    with monkeypatch.context() as patched:
+        patched.setattr(judge.confine, "available", lambda: "")
+        first = grade(class_, tmp_path / "out", rules=judge.Rules())
+    assert judge.NOT_JUDGED in {row.verdict for row in first.rows["ann"]}
+    again = grade(class_, tmp_path / "out", rules=judge.Rules(unconfined=True))
+    assert again.again == 1
+    assert {row.verdict for row in again.rows["ann"]} == {judge.RIGHT}
 
 
 def test_the_command(tmp_path, capsys):
