@@ -491,7 +491,8 @@ def _hide_paths(output: NotebookNode, root: Path) -> None:
 
 def _relative(text: str, root: Path) -> str:
     # Code of a cell has a file name with the kernel's process number in it.
-    text = re.sub(r"[^\s\"']*ipykernel_\d+[/\\]\d+\.py", "<cell>", text)
+    # Looked for where a word begins: a picture within a text is one word of a hundred kilobytes.
+    text = re.sub(r"(?<![^\s\"'])[^\s\"']*ipykernel_\d+[/\\]\d+\.py", "<cell>", text)
     text = text.replace(str(root) + os.sep, "")
     if root.is_relative_to(Path.home()):  # IPython writes the home folder as ~
         text = text.replace(str(Path("~") / root.relative_to(Path.home())) + os.sep, "")

@@ -325,4 +325,4 @@ def _weights(w):
 
 
 def _semicolons(rungs):
-    return "; ".join(rung.mechanism for rung in rungs)
+    return "; ".join(dict.fromkeys(rung.mechanism for rung in rungs))

@@ -71,6 +71,7 @@ class Kernel:
     sizes: str
     limits: tuple[Limit, ...]
     order: Callable = lambda tally: ""
+    counted: tuple = ()
 
     @property
     def name(self):
@@ -154,7 +155,8 @@ class Kernel:
         raise Unanswered(f"{self.name} writes nothing into {result} yet.")
 
     def _judge_work(self, count):
-        arrays = [array.copy() for array in (*self.inputs, *self._buffers(self.inputs))]
+        inputs = self.counted or self.inputs
+        arrays = [array.copy() for array in (*inputs, *self._buffers(inputs))]
         names = [*self.values.parameters, *self.buffers]
         try:
             with _quiet():

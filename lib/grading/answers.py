@@ -8,6 +8,7 @@ there is one alone. Where two answers stand beside each other, neither is guesse
 from __future__ import annotations
 
 import ast
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -169,6 +170,8 @@ def _several(question: Question, count: int) -> str:
 
 def _nothing(question: Question, cells: Sequence[Cell], marked: bool, mine: list[Cell]) -> Found:
     variable = question.variable
+    if alike := _lookalike(variable, cells):
+        return Found(word=MALFORMED, message=alike)
     if mine:
         return Found(word=MALFORMED, message=f"Its answer cell should give `{variable}` a value.")
     if marked or any(_shape(c.source) == _shape(question.stub) for c in code(cells)):
@@ -183,6 +186,24 @@ def _nothing(question: Question, cells: Sequence[Cell], marked: bool, mine: list
             f"`{variable}` a value. Take the exercise as handed out and copy your answer into it."
         )
     return Found(word=MISSING, message=said)
+
+
+# Letters of other alphabets that look like Latin ones, and these.
+_ALIKE = str.maketrans("аеорсухіјѕԁһӏѵԛԝοναρτυιβε", "aeopcyxijsdhlvqwovaptuibe")
+
+
+def _lookalike(variable: str, cells: Sequence[Cell]) -> str:
+    """Say which name of a notebook looks like the variable and is another, if there is one."""
+    names = {name for c in code(cells) if _parses(c.source) for s in parse(c.source).body
+             for name in bound(s)}  # fmt: skip
+    for name in sorted(names - {variable}):
+        if name.translate(_ALIKE) == variable:
+            letter = next(one for one, other in zip(name, variable, strict=True) if one != other)
+            return (
+                f"`{name}` looks like `{variable}` and is another name: its {letter!r} is a "
+                f"{unicodedata.name(letter).lower()}. Type the name anew."
+            )
+    return ""
 
 
 def _check_note(question: Question, cells: Sequence[Cell]) -> str:

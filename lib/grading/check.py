@@ -7,6 +7,7 @@ a check that was taken out or silenced counts as missing, since the notebook its
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -81,7 +82,9 @@ def judged(mine: Mine, timeout: float = 60) -> list[judge.Row]:
         If `timeout` is not positive.
     """
     notebooks.check_timeout(timeout)
-    rules = judge.Rules(unconfined=True, seconds=timeout, patience=math.inf, wait=timeout)
+    rules = judge.Rules(
+        unconfined=True, seconds=timeout, patience=math.inf, wait=timeout, salt=secrets.token_hex(8)
+    )
     rows = judge.grade(mine.handed, {mine.exercise.number: mine.exercise}, rules)
     return [
         replace(row, verdict=MISSING, message=mine.lost[row.task]) if row.task in mine.lost else row

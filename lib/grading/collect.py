@@ -163,6 +163,8 @@ def _files(path: Path, notes: list[str]) -> list[Path]:
                 notes.append(f"{clean(name)} is a link, which leads to no file of yours.")
             elif file.is_file() and not _is_left_alone(file):
                 found.append(file)
+            elif not file.is_file():
+                notes.append(f"{clean(name)} is no file with content, so it was not looked at.")
     if len(found) > FILES:
         notes.append(f"There are {len(found)} files; only the first {FILES} were looked at.")
     return found[:FILES]
@@ -178,10 +180,16 @@ def _note_trouble(handed: Handed, name: str, why: str, exercises: dict[str, Exer
 def _choose(handed: Handed, exercise: Exercise, found: list[tuple[str, list[Cell]]]) -> None:
     """Take the notebook that counts, of several for one exercise."""
     if len(found) > 1:
-        sources = {name: [cell.source for cell in cells] for name, cells in found}
-        first = next(iter(sources.values()))
+        stubs = [[q.stub] for q in exercise.questions]
+        worked = [pair for pair in found if _answers(pair[1], exercise) != stubs]
+        if worked and len(worked) < len(found):
+            names = ", ".join(name for name, cells in found if (name, cells) not in worked)
+            handed.notes.append(f"{names} is as it was handed out, so it does not count.")
+            found = worked
+    if len(found) > 1:
+        answers = [_answers(cells, exercise) for _, cells in found]
         named = [pair for pair in found if Path(pair[0]).name == exercise.file]
-        if all(other == first for other in sources.values()):
+        if all(other == answers[0] for other in answers) and any(answers[0]):
             found = found[:1]
         elif len(named) == 1:
             others = ", ".join(name for name, _ in found if name != named[0][0])
@@ -199,6 +207,13 @@ def _choose(handed: Handed, exercise: Exercise, found: list[tuple[str, list[Cell
             return
     handed.files[exercise.number], handed.cells[exercise.number] = found[0]
     handed.troubles.pop(exercise.number, None)
+
+
+def _answers(cells: Sequence[Cell], exercise: Exercise) -> list[list[str]]:
+    """Return what stands in the answer cells, task by task."""
+    return [
+        [cell.source for cell in code(cells) if q.answer in cell.ids] for q in exercise.questions
+    ]
 
 
 def identify(cells: Sequence[Cell], name: str, exercises: dict[str, Exercise]) -> str:

@@ -1,8 +1,8 @@
-"""Inputs that nobody has seen before: one more rung at the top of each ladder.
+"""Inputs that nobody has seen before: more rungs at the top of each ladder.
 
 The other inputs lie in `lib`, for everybody to read, so a function could know their results by
-heart. These are made of a seed that depends on the submission itself: the same submission meets
-the same inputs again, and no submission can hold their results.
+heart. These are made of a seed that depends on the submission itself and on a secret of the run:
+the same submission meets the same inputs again, and no submission can hold their results.
 """
 
 from __future__ import annotations
@@ -70,31 +70,38 @@ ARGUMENTS: dict[str, Callable] = {
     "next_token": lambda r: (r(8), 0.7, float(r.rng.random())),
     "decode_step": lambda r: (r(4), r(3, 4), r(3, 4), r(4, 4), r(4, 4), r(4, 4)),
     "my_attention": lambda r: (r(2, 4), r(5, 4), r(5, 3)),
-    "multiply_adds": lambda r: (r.whole(4, 9), r.whole(2, 6)),
-    "bytes_of_query": lambda r: (r.whole(3, 9), r.whole(2, 9), r.whole(1, 9)),
+    "multiply_adds": lambda r: (r.whole(4, 60), r.whole(2, 40)),
+    "bytes_of_query": lambda r: (r.whole(3, 90), r.whole(2, 90), r.whole(1, 9)),
     "attend_one": lambda r: (r(5), r(6, 5), r(6, 3)),
     "attend_all": lambda r: (r(6, 4), r(6, 4), r(6, 3)),
     "attend_online": lambda r: (r(5), r(6, 5), r(6, 3)),
 }
 
 
+# Rungs of hidden numbers. Where an answer is one number of few, guesses would hit too often.
+RUNGS = {"next_token": 40, "multiply_adds": 40, "bytes_of_query": 40}
+
+
+def _rungs(name: str, r: _Chance, shaped: Callable) -> list[Rung]:
+    count = RUNGS.get(name, 4)
+    return [Rung(MECHANISM, MEANING, shaped(ARGUMENTS[name](r))) for _ in range(count)]
+
+
 def building(shown: Building, seed: int) -> Building:
-    """Return a ladder with one more rung at its top."""
-    arguments = ARGUMENTS[shown.name](_Chance(seed))
-    return replace(shown, rungs=(*shown.rungs, Rung(MECHANISM, MEANING, arguments)))
+    """Return a ladder with more rungs at its top."""
+    return replace(shown, rungs=(*shown.rungs, *_rungs(shown.name, _Chance(seed), tuple)))
 
 
 def kernel(shown: Kernel, seed: int) -> Kernel:
-    """Return a kernel with one more rung, whose work is counted on other numbers.
+    """Return a kernel with more rungs, whose work is counted on numbers that it is never shown.
 
     Queries and keys are stretched only: how often a loop finds a larger score stays the same.
     """
     r = _Chance(seed)
-    rung = Rung(MECHANISM, MEANING, _single(ARGUMENTS[shown.name](r)))
-    values = replace(shown.values, rungs=(*shown.values.rungs, rung))
+    values = replace(shown.values, rungs=(*shown.values.rungs, *_rungs(shown.name, r, _single)))
     q, K, V = shown.inputs
-    inputs = q * r.rng.uniform(0.6, 1.4), K * r.rng.uniform(0.6, 1.4), r(*V.shape)
-    return replace(shown, values=values, inputs=_single(inputs))
+    counted = q * r.rng.uniform(0.6, 1.4), K * r.rng.uniform(0.6, 1.4), r(*V.shape)
+    return replace(shown, values=values, counted=_single(counted))
 
 
 def _single(arrays: tuple) -> tuple:

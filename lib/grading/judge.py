@@ -60,12 +60,15 @@ class Rules:
     wait : float
         Seconds by the clock that one answer may take; by default some times those of processor
         time, since a busy machine takes nobody's time away.
+    salt : str
+        What hidden inputs are made of besides the submission: students should not have it.
     """
 
     unconfined: bool = False
     seconds: float = 10
     patience: float = 60
     wait: float = 0
+    salt: str = ""
     limits: confine.Limits = field(default_factory=confine.Limits)
 
     @property
@@ -299,7 +302,7 @@ class _Process:
             return
         if value is None or value is ...:
             raise Unanswered(f"The form is {judge.form}.")
-        seed = hidden.seed_of(question.task, *self.programs[question.task])
+        seed = hidden.seed_of(self.rules.salt, question.task, *self.programs[question.task])
         if isinstance(judge, Kernel):
             self._judge_kernel(question.variable, value, hidden.kernel(judge, seed))
         else:
@@ -321,7 +324,7 @@ class _Process:
 
 def _check_counted(kernel: Kernel, values: np.ndarray) -> None:
     """Raise `Wrong` where a kernel gave other values when its work was counted."""
-    expected = kernel.values.definition(*kernel.inputs).ravel()
+    expected = kernel.values.definition(*(kernel.counted or kernel.inputs)).ravel()
     if not np.abs(values - expected).max() <= 1e-4 * max(1, np.abs(expected).max()):
         raise Wrong(
             f"{kernel.name} gives other values when its work is counted than when it is not."

@@ -11,6 +11,8 @@ import csv
 import hashlib
 import io
 import json
+import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -75,7 +77,8 @@ def _sums(rows: Iterable[Row]) -> tuple[float, float]:
 def table(head: Sequence[str], body: Iterable[Sequence[object]]) -> str:
     """Return a table as CSV."""
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
+    # All in quotation marks: a cell may hold what separates cells where a spreadsheet is opened.
+    writer = csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_ALL)
     writer.writerow(head)
     writer.writerows([[_cell(value) for value in line] for line in body])
     return out.getvalue()
@@ -86,7 +89,8 @@ def _cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     text = str(value).replace("\r", " ")
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t") else text
+    first = unicodedata.normalize("NFKC", text.lstrip())[:1]  # also ＝, and after blanks
+    return f"'{text}" if first in tuple("=+-@") or text[:1] in ("\t", "\n") else text
 
 
 def items_of(rows: Sequence[Row]) -> tuple[Sequence[str], list]:
@@ -207,21 +211,31 @@ def _template(text: str):
 def _pages(rows: dict[str, list[Row]], handed: dict[str, Handed]) -> dict[str, tuple[str, str]]:
     """Return the file name and the text of each student's page."""
     template = _template(_STUDENT)
-    pages = {}
+    pages, files = {}, _file_names(sorted(rows))
     for name in sorted(rows):
         points, possible = (f"{number:g}" for number in _sums(rows[name]))
         one = handed[name]
-        pages[name] = _file_name(name), template.render(
+        pages[name] = files[name], template.render(
             title=name, student=name, rows=rows[name], points=points, possible=possible,
             notes=list(dict.fromkeys(one.notes)), files=[one.files[n] for n in sorted(one.files)],
         )  # fmt: skip
     return pages
 
 
-def _file_name(student: str) -> str:
+_RESERVED = re.compile(r"(con|prn|aux|nul|(com|lpt)[1-9¹²³])(\.|$)", re.IGNORECASE)
+
+
+def _file_names(students: Sequence[str]) -> dict[str, str]:
+    """Return the names of the pages; no two are one to a system that folds case or accents."""
+    folded = {name: unicodedata.normalize("NFKC", name).casefold() for name in students}
+    count = Counter(folded.values())
+    return {name: _file_name(name, count[folded[name]] == 1) for name in students}
+
+
+def _file_name(student: str, alone: bool = True) -> str:
     """Return the name of a page: the student's, if every system can have a file of it."""
     plain = student.strip(". ") == student and not set(student) & set('<>:"/\\|?*\n\t')
-    if plain and len(student.encode()) < 150:
+    if plain and alone and len(student.encode()) < 150 and not _RESERVED.match(student):
         return f"{student}.html"
     mark = hashlib.sha256(student.encode()).hexdigest()[:8]
     short = "".join("_" if c in '<>:"/\\|?*\n\t' else c for c in student).strip(". ")[:40]

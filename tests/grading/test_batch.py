@@ -34,7 +34,7 @@ def files(out, but=(batch.DONE,)):
     return {
         path.relative_to(out).as_posix(): path.read_bytes()
         for path in sorted(out.rglob("*"))
-        if path.is_file() and path.relative_to(out).parts[0] not in but
+        if path.is_file() and path.relative_to(out).parts[0] not in (*but, batch.SECRET)
     }
 
 

@@ -238,7 +238,8 @@ def test_other_files_and_links_are_told_of(tmp_path):
     put(tmp_path / "anna" / ".ipynb_checkpoints" / "01_ordering-checkpoint.ipynb", {})
     put(tmp_path / "anna" / "__MACOSX" / "._01_ordering.ipynb", {})
     put(tmp_path / "secret.ipynb", solved("03"))
-    if hasattr(os, "mkfifo"):
+    pipe = hasattr(os, "mkfifo")
+    if pipe:
         os.mkfifo(tmp_path / "anna" / "03_pipe.ipynb")
     try:
         (tmp_path / "anna" / "link.ipynb").symlink_to(tmp_path / "secret.ipynb")
@@ -247,6 +248,7 @@ def test_other_files_and_links_are_told_of(tmp_path):
     again = collect.collect("anna", tmp_path / "anna", EXERCISES)
     assert again.files == one.files == {"01": "01_ordering.ipynb"}
     assert sorted(again.notes) == [
+        *["03_pipe.ipynb is no file with content, so it was not looked at."] * pipe,
         "essay.pdf is no notebook, so it was not looked at.",
         "link.ipynb is a link, which leads to no file of yours.",
     ]
@@ -290,3 +292,24 @@ def test_students_are_called_as_they_handed_in(tmp_path):
 def test_names_that_are_no_text_can_be_written():
     assert collect.clean("a\udcffb") == "a\ufffdb"
     assert collect.clean("a\ud800b\x1b[0m") == "a?b?[0m"
+
+
+def both(tmp_path, one, other):
+    put(tmp_path / "anna" / "a.ipynb", one)
+    put(tmp_path / "anna" / "01_ordering.ipynb", other)
+    return collect.collect("anna", tmp_path / "anna", EXERCISES)
+
+
+def test_an_untouched_copy_does_not_beat_the_solved_one(tmp_path):
+    found = both(tmp_path, solved("01"), handed_out("01"))
+    assert found.files == {"01": "a.ipynb"}
+    assert found.troubles == {}
+    assert found.notes == ["01_ordering.ipynb is as it was handed out, so it does not count."]
+
+
+def test_two_copies_with_the_same_answers_are_one_whatever_else_is_in_them(tmp_path):
+    more = solved("01")
+    more["cells"].append({"cell_type": "code", "source": "1 + 1", "metadata": {}, "outputs": []})
+    found = both(tmp_path, more, solved("01"))
+    assert found.troubles == {}
+    assert list(found.files) == ["01"]

@@ -313,7 +313,7 @@ def test_26_nothing_is_left_behind(batch_of_all, rows):
 def test_the_files_of_results_hold_all_of_them(batch_of_all):
     graded, _, _, out = batch_of_all
     lines = (out / "results.csv").read_text(encoding="utf-8")
-    assert lines.startswith("student,task,points,verdict,message\n")
+    assert lines.startswith('"student","task","points","verdict","message"\n')
     assert len(list((out / "reports").glob("*.html"))) == len(graded.rows)
 
 

@@ -3,7 +3,10 @@
 import csv
 import io
 import json
+import unicodedata
 from html.parser import HTMLParser
+
+import pytest
 
 from lib.exercises.judging import RIGHT, WRONG
 from lib.grading import batch, report, similar
@@ -96,7 +99,33 @@ def test_results(tmp_path, monkeypatch):
 
 def test_no_cell_of_a_table_is_a_formula():
     text = report.table(("a",), [["=1"], ["+1"], ["-1"], ["@x"], ["\tx"], ["plain"], [0.5]])
-    assert text.split("\n")[1:-1] == ["'=1", "'+1", "'-1", "'@x", "'\tx", "plain", "0.5"]
+    shown = ["'=1", "'+1", "'-1", "'@x", "'\tx", "plain", "0.5"]
+    assert text.split("\n")[1:-1] == [f'"{cell}"' for cell in shown]
+
+
+@pytest.mark.parametrize("cell", [" =1", "\n=1", "＝1", "＋1", "－1", "＠x", "\u3000=1", "\r=1"])
+def test_no_blank_or_wide_sign_hides_a_formula(cell):
+    (_, line) = csv.reader(io.StringIO(report.table(("a",), [[cell]])))
+    assert line[0].startswith("'")
+
+
+def test_a_separator_of_another_country_separates_nothing():
+    assert report.table(("a", "b"), [["x;=1+2", "y"]]) == '"a","b"\n"x;=1+2","y"\n'
+
+
+@pytest.mark.parametrize(
+    "names", [["Anna", "anna"], ["Zoe\u0308", "Zo\xeb"], ["STRASSE", "straße"], ["ﬁn", "fin"]]
+)
+def test_no_two_pages_are_one_to_a_system_that_folds_names(names):
+    files = report._file_names(names)
+    folded = {unicodedata.normalize("NFKC", file).casefold() for file in files.values()}
+    assert len(folded) == 2
+
+
+@pytest.mark.parametrize("name", ["CON", "nul", "com1", "LPT9.txt", "aux.b"])
+def test_no_page_has_a_name_that_windows_keeps_for_itself(name):
+    assert report._file_name(name) != f"{name}.html"
+    assert report._file_name("Conrad") == "Conrad.html"
 
 
 def test_pages_have_names_that_every_system_knows():
