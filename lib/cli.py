@@ -167,6 +167,8 @@ def lab(context: typer.Context) -> None:
 
     root = notebooks.find_root()
     as_root = hasattr(os, "geteuid") and os.geteuid() == 0
+    # A kernel `python3` that a user has registered may be of another Python.
+    os.environ.setdefault("JUPYTER_PREFER_ENV_PATH", "1")
     if as_root:
         _say_error("running as root, so JupyterLab gets --allow-root.")
     if _become(lab_command(root, context.args, as_root)):

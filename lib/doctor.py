@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import platform
+import shutil
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -77,6 +78,7 @@ def examine() -> list[Finding]:
         _memory,
         _packages,
         _jupyterlab,
+        _kernel,
         _notebooks,
         _model,
     )
@@ -134,6 +136,9 @@ def _numba() -> Finding:
     from lib import jit
 
     version = _version("numba")
+    if jit.NUMBA and not jit.COMPILES:
+        advice = "loops run as plain Python, very slowly; unset NUMBA_DISABLE_JIT"
+        return Finding("Numba", NOTE, f"{version}, with its compiler (JIT) switched off", advice)
     if jit.NUMBA:
         return Finding("Numba", OK, version or "installed")
     slower = "the course runs its NumPy definitions, slower"
@@ -237,6 +242,29 @@ def _jupyterlab() -> Finding:
         return Finding("JupyterLab", OK, version)
     status = NOTE if _in_browser() else MISSING
     return Finding("JupyterLab", status, "not installed", _install(["jupyterlab"]))
+
+
+def _kernel() -> Finding:
+    """Find the Python that JupyterLab starts for a notebook: the kernel called `python3`."""
+    name = "Kernel"
+    try:
+        from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
+
+        spec = KernelSpecManager().get_kernel_spec("python3")
+    except (ImportError, OSError, ValueError) as error:
+        return Finding(name, NOTE, f"not examined: {error}")
+    except NoSuchKernel:
+        return Finding(name, OK, "this Python")  # JupyterLab then offers its own
+    started = shutil.which(spec.argv[0]) or spec.argv[0]
+    if spec.argv[0] == "python" or Path(started).resolve() == Path(sys.executable).resolve():
+        return Finding(name, OK, "this Python")
+    advice = (
+        "notebooks would run there, and it may lack the course; "
+        "`jupyter kernelspec remove python3` takes it away"
+    )
+    return Finding(
+        name, NOTE, "python3 is another Python", advice, f"{spec.argv[0]}, by {spec.resource_dir}"
+    )
 
 
 def _notebooks() -> Finding:

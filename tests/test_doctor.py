@@ -1,5 +1,6 @@
 """The examination of an installation, also of crippled ones."""
 
+import json
 import os
 import platform
 import subprocess
@@ -24,6 +25,7 @@ NAMES = [
     "Memory",
     "Packages",
     "JupyterLab",
+    "Kernel",
     "Chapters",
     "Model",
 ]
@@ -193,3 +195,25 @@ def test_the_report_is_a_markdown_table_without_paths():
     assert [row.split(" | ")[0] for row in whole.splitlines()[2:]] == [f"| {n}" for n in NAMES]
     for place in (sys.prefix, str(Path(doctor.__file__).parent.parent), str(Path.home())):
         assert place not in whole
+
+
+def test_a_kernel_of_another_python_is_told(tmp_path, monkeypatch):
+    folder = tmp_path / "kernels" / "python3"
+    folder.mkdir(parents=True)
+    spec = {"argv": ["/opt/other/python", "-m", "x"], "display_name": "o", "language": "python"}
+    (folder / "kernel.json").write_text(json.dumps(spec), encoding="utf-8")
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
+    found = doctor._kernel()
+    assert (found.status, found.value) == (NOTE, "python3 is another Python")
+    assert "/opt/other/python" in found.place
+    assert str(folder) in found.place
+
+
+@pytest.mark.usefixtures("compiled")
+def test_a_compiler_that_is_switched_off_is_told(monkeypatch):
+    from lib import jit
+
+    monkeypatch.setattr(jit, "COMPILES", False)
+    found = doctor._numba()
+    assert found.status == NOTE
+    assert "unset NUMBA_DISABLE_JIT" in found.advice
