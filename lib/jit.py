@@ -175,8 +175,9 @@ def _stamp_contents(cache):
     Numba looks at the time of the kernel's own file. A kernel has others compiled into it, and a
     checkout or a copy gives the same files new times.
     """
-    file = getattr(cache._impl.locator, "_py_file", None)  # a cell of a notebook has none
-    own = _digest(file) if file else cache._cache_file._source_stamp
+    file = Path(getattr(cache._impl.locator, "_py_file", ""))
+    # A cell of a notebook has no file; Numba itself goes by what is in it.
+    own = _digest(file) if file.is_file() else cache._cache_file._source_stamp
     cache._cache_file._source_stamp = (own, *(_digest(source) for source in _source_files()))
 
 

@@ -97,7 +97,9 @@ def _lost_check(question: course.Question, cells: Sequence[Cell]) -> str:
     call = f'check("{question.task}", of="{question.variable}")'
     put_back = f"Put it back: a code cell with {call}"
     marked = [cell for cell in cells if question.check in cell.ids]
-    mine = marked or [cell for cell in collect.code(cells) if _is_check(cell.source, question)]
+    mine = marked or [
+        cell for cell in collect.code(cells) if course.is_check(cell.source, question)
+    ]
     if not mine:
         return f"its check cell, {question.check}, is not in the notebook. {put_back}"
     cell = mine[0]
@@ -106,13 +108,6 @@ def _lost_check(question: course.Question, cells: Sequence[Cell]) -> str:
     if hiding := sorted(_HIDING_TAGS & {tag.lower() for tag in cell.tags}):
         return f"its check cell, {question.check}, carries the tag {hiding[0]}. Take the tag away."
     comments = (line.strip(" #\t").lower() for line in cell.source.splitlines() if "#" in line)
-    if set(_HIDING_COMMENTS) & set(comments) or not _is_check(cell.source, question):
+    if set(_HIDING_COMMENTS) & set(comments) or not course.is_check(cell.source, question):
         return f"its check cell, {question.check}, was changed. {put_back}"
     return ""
-
-
-def _is_check(source: str, question: course.Question) -> bool:
-    try:
-        return course.check_arguments(source) == (question.task, question.variable)
-    except CourseError:
-        return False

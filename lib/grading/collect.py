@@ -23,6 +23,8 @@ from lib.grading.course import Exercise, number_in
 SIZE = 64 * 2**20  # bytes of one file: figures make notebooks large, but not that large
 FILES = 500  # of one student
 CELLS = 5_000  # of one notebook
+CODE = 400_000  # characters of code of one notebook: the longest solution has 12,000
+_OF_A_TASK = re.compile(r"^\d\d-.*-(answer|check|setting|imports)$|^\d\d-imports$")
 _LEFT_ALONE = {".ipynb_checkpoints", "__MACOSX", "__pycache__", ".git"}
 
 
@@ -290,6 +292,11 @@ def read(data: bytes, name: str, notes: list[str]) -> list[Cell]:
     if not isinstance(cells, list):
         raise CourseError(f"{name} is damaged: its cells are no list. Hand in a copy that opens.")
     kept = [cell for raw in cells[:CELLS] if (cell := _cell(raw)) is not None]
+    if sum(len(cell.source) for cell in code(kept)) > CODE:
+        notes.append(
+            f"{name} holds far more code than the exercise asks for; scratch was left out."
+        )
+        kept = [c for c in kept if c.kind != "code" or any(map(_OF_A_TASK.search, c.ids))]
     if broken := len(cells) - len(kept):
         notes.append(f"{name} is damaged: {broken} of its {len(cells)} cells cannot be read.")
     return kept

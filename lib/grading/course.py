@@ -192,6 +192,14 @@ def check_arguments(source: str) -> tuple[str, str]:
     )
 
 
+def is_check(source: str, question: Question) -> bool:
+    """Tell whether a cell is the check of a question, in the old form or the new."""
+    try:
+        return check_arguments(source) == (question.task, question.variable)
+    except CourseError:
+        return False
+
+
 def number_in(name: str) -> str:
     """Return the number at the beginning of a file's name, ``"01"``; empty if there is none."""
     found = re.match(r"\d\d(?=_)", name)

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from lib.exercises.judging import WIDGET, Malformed
 
 LENGTH = 50_000  # characters of a cell
+LINES = 2_000  # of a cell that only IPython may understand, whose work grows faster than they do
 NODES, DEPTH = 5_000, 30  # of one value
 
 
@@ -29,13 +30,13 @@ def clean(source: str) -> str:
     Indented cells and pasted prompts are taken as IPython takes them. Code that no form of this
     makes Python stays as it is.
     """
-    if _is_python(source):
+    if len(source) > LENGTH or source.count("\n") > LINES or _is_python(source):
         return source
     from IPython.core.inputtransformer2 import TransformerManager
 
     untimed = re.sub(r"^%%(?:time|timeit|prun|capture)\b.*\n", "", source.lstrip("\n"))
     untimed = re.sub(
-        r"^(\s*)%(?:time|timeit|prun)[ \t]+(?![-\n])", r"\1", untimed, flags=re.MULTILINE
+        r"^([ \t]*)%(?:time|timeit|prun)[ \t]+(?![-\n])", r"\1", untimed, flags=re.MULTILINE
     )
     for text in (untimed, source):
         try:

@@ -1,13 +1,15 @@
 """The notebooks as they open in a browser: what cannot run there says so in a line.
 
 Cells with the tag `needs-installation` begin with ``%%installed`` in the copy, and a cell above
-teaches IPython that word. Everything else is as in the course, stored outputs included.
+teaches IPython that word. What such a cell gave where the course is installed stands below it as
+text, so that running it there wipes nothing. Everything else is as in the course.
 """
 
 from __future__ import annotations
 
 import copy
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,8 +23,10 @@ if TYPE_CHECKING:
 TAG = "needs-installation"
 OPENING = (
     f"# Cells that begin with {MARK} need the course on your own machine; here they say so.\n"
+    "# To get this notebook back as it was: delete it in the list of files, and load the page.\n"
     f"%load_ext {load_ipython_extension.__module__}"
 )
+KEPT = "*What the cell above gives where the course is installed:*"
 
 
 def needs_installation(cell: NotebookNode) -> bool:
@@ -51,11 +55,41 @@ def for_browser(notebook: NotebookNode) -> NotebookNode:
         if "nbgrader" in cell.metadata:
             raise CourseError(f"cell {cell.id} is graded, so it should not have the tag {TAG}")
         cell.source = f"{MARK}\n{cell.source}"
+        if cell.outputs:
+            made.cells.insert(made.cells.index(cell) + 1, _kept(cell))
+            cell.outputs = []
     if marked:
         first = next(k for k, cell in enumerate(made.cells) if cell.cell_type == "code")
         opening = nbformat.v4.new_code_cell(OPENING, id="in-the-browser")
         made.cells.insert(first, opening)
     return made
+
+
+def _kept(cell: NotebookNode) -> NotebookNode:
+    """Return a text cell that shows the stored outputs of a cell."""
+    import nbformat
+
+    parts, pictures = [KEPT], {}
+    for k, output in enumerate(cell.outputs):
+        data = output.get("data", {})
+        text = output.get("text") or data.get("text/plain", "")
+        if "image/png" in data:
+            name = f"{cell.id}-{k}.png"
+            pictures[name] = {"image/png": data["image/png"].replace("\n", "")}
+            alt = output.metadata.get("image/png", {}).get("alt", "").translate(_NO_BRACKETS)
+            parts.append(f"![{alt}](attachment:{name})")
+        elif kind := next((k for k in ("text/markdown", "text/html") if k in data), None):
+            parts.append(data[kind])
+        elif text:
+            fence = "~" * (3 + max(map(len, re.findall("~+", text)), default=0))
+            parts.append(f"{fence}\n{text.rstrip()}\n{fence}")
+    made = nbformat.v4.new_markdown_cell("\n\n".join(parts), id=f"{cell.id}-kept"[:64])
+    if pictures:
+        made.attachments = pictures
+    return made
+
+
+_NO_BRACKETS = str.maketrans("[]", "()")
 
 
 def copy_all(paths: list[Path], root: Path, folder: Path) -> None:

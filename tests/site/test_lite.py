@@ -142,8 +142,7 @@ class TestCopies:
         made = copies.for_browser(notebook)
         assert [cell.source for cell in made.cells] == [
             "a",
-            "# Cells that begin with %%installed need the course on your own machine; here they "
-            "say so.\n%load_ext lib.lab.installed",
+            copies.OPENING,
             "b = 1",
             "%%installed\nc = load()",
         ]
@@ -226,6 +225,30 @@ class TestLaunchable:
             *("01", "02", "03"),
             *("01", "02", "04", "05", "07"),
         ]
+
+
+def test_what_needs_an_installation_keeps_its_stored_outputs_below_it(root):
+    """Running the cell in a browser puts a sentence in the place of its own outputs."""
+    shipped = notebooks.read_notebook(root / "notebooks" / "07_a_real_model.ipynb")
+    made = copies.for_browser(shipped)
+    ids = [cell.id for cell in made.cells]
+    marked = [c for c in shipped.cells if copies.needs_installation(c) and c.outputs]
+    assert len(marked) > 40
+    for cell in marked:
+        at = ids.index(cell.id)
+        assert made.cells[at].outputs == []
+        below = made.cells[at + 1]
+        assert below.cell_type == "markdown"
+        assert below.source.startswith(copies.KEPT)
+        for k, output in enumerate(cell.outputs):
+            data = output.get("data", {})
+            if "image/png" in data:
+                held = below.attachments[f"{cell.id}-{k}.png"]["image/png"]
+                assert held == data["image/png"].replace("\n", "")
+                assert f"](attachment:{cell.id}-{k}.png)" in below.source
+            else:
+                text = data.get("text/markdown") or data.get("text/html") or output.get("text")
+                assert (text or data["text/plain"]).rstrip() in below.source
 
 
 def test_a_download_out_of_the_browser_is_known_by_its_name(root, tmp_path):
