@@ -56,7 +56,9 @@ def plain(value):
         return all(map(plain, value))
     if type(value) is dict:
         return all(map(plain, [*value, *value.values()]))
-    return type(value) in (str, int, bool) or (type(value) is float and np.isfinite(value))
+    if type(value) is int:
+        return abs(value) < 10**100  # Python writes none of thousands of digits
+    return type(value) in (str, bool) or (type(value) is float and np.isfinite(value))
 
 
 LITERALS = [

@@ -160,7 +160,7 @@ def test_a_reader_s_own_settings_change_no_figure(line):
 
     def draw():
         figure, axes = figures.panels(2)
-        figures.paint(axes[0], [[1, 2], [3, 4]])
+        base.paint(axes[0], [[1, 2], [3, 4]])
         axes[1].plot([1, 2])
         return figure
 
