@@ -11,6 +11,11 @@ if TYPE_CHECKING:
 
 DOWNLOADS = "download"  # the folder of the notebooks as they are, beside the pages
 AFTER_THE_THEME = 900
+ABOUT = "Nothing is installed; some 40 MB are fetched once, and your work stays in this browser"
+EXTENTS = {
+    "all": "All of it runs there.",
+    "part": "Cells that need the real model or compiled code say so there, above what they gave.",
+}
 # `Cache` and `lib.layer.LayerWeights`, but neither `d` nor `H`.
 CLASS = re.compile(r"(\w+\.)*[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*")
 
@@ -51,9 +56,9 @@ def add_buttons(app: Sphinx, page: str, template: str, context: dict, doctree: o
             0,
             {
                 "type": "link",
-                "url": context["pathto"](app.config.course_launch[page], 1),
+                "url": context["pathto"](app.config.course_launch[page][0], 1),
                 "text": "Run in the browser",
-                "tooltip": "Nothing is installed; your work stays in this browser",
+                "tooltip": f"{EXTENTS[app.config.course_launch[page][1]]} {ABOUT}",
                 "icon": "fas fa-play",
                 "label": "launch",
             },

@@ -121,22 +121,23 @@ def check_folder(out: Path) -> None:
         raise CourseError(f"--out should be a folder; {out} is something else")
 
 
-def _launch(course: Course) -> dict[str, str]:
-    """Return for each page that runs in a browser where it opens there."""
+def _launch(course: Course) -> dict[str, tuple[str, str]]:
+    """Return for each page that runs in a browser where it opens there, and how far it runs."""
     return {
         path.relative_to(course.root).with_suffix("").as_posix(): (
-            f"{LITE}/{launchable.address(path, course.root)}"
+            f"{LITE}/{launchable.address(path, course.root)}",
+            word,
         )
-        for path in launchable.launchable(course.root)
+        for path, word in launchable.launchable(course.root).items()
     }
 
 
 def _build_pages(
-    course: Course, workshop: Path, launch: dict[str, str], progress: Progress
+    course: Course, workshop: Path, launch: dict[str, tuple[str, str]], progress: Progress
 ) -> None:
     """Lay out the sources and let Sphinx make pages of them."""
     sources = workshop / "sources"
-    first = next((address for page, address in launch.items() if "/01_" in page), "")
+    first = next((address for page, (address, _) in launch.items() if "/01_" in page), "")
     lay_out(course, sources, first)
     static = workshop / "static" / "mathjax"
     for part in MATHJAX_PARTS:

@@ -28,18 +28,25 @@ def check_installed() -> None:
         )
 
 
+DESCRIPTION = (
+    "A course on how a transformer runs, in Jupyter notebooks whose code is real: from attention "
+    "on six tokens to a language model of 135 million parameters."
+)
+
+
 def mathjax_folder() -> Path:
     """Return the folder of MathJax in the package that carries it."""
     return Path(find_spec("sphinx-mathjax-offline").origin).parent / "static" / "mathjax"
 
 
-def settings(launch: dict[str, str]) -> dict[str, object]:
+def settings(launch: dict[str, tuple[str, str]]) -> dict[str, object]:
     """Return the configuration of Sphinx.
 
     Parameters
     ----------
-    launch : dict of str to str
-        For each page that runs in a browser where it opens, relative to the site.
+    launch : dict of str to tuple of str
+        For each page that runs in a browser where it opens, relative to the site, and how far it
+        runs there: ``"all"`` or ``"part"``.
     """
     return _reading() | _docstrings() | _looks() | {"course_launch": launch}
 
@@ -52,6 +59,7 @@ def _reading() -> dict[str, object]:
             "sphinx.ext.napoleon",
             "sphinx.ext.viewcode",
             "sphinx.ext.mathjax",
+            "sphinx_copybutton",
             "lib.site.extension",
         ],
         "project": "Left Context",
@@ -63,6 +71,12 @@ def _reading() -> dict[str, object]:
         "nb_render_markdown_format": "myst",  # tables and mathematics in outputs
         "myst_enable_extensions": ["dollarmath", "amsmath"],
         "myst_heading_anchors": 4,
+        "myst_html_meta": {
+            "description": DESCRIPTION,
+            "property=og:description": DESCRIPTION,
+            "property=og:title": "Left Context",
+            "property=og:type": "website",
+        },
     }
 
 
@@ -99,6 +113,7 @@ def _looks() -> dict[str, object]:
         "html_static_path": [str(STATIC)],
         "html_context": {"default_mode": "auto"},  # light or dark as the reader's system
         "html_css_files": ["course.css"],
+        "html_js_files": ["spelling.js"],
         "html_use_index": False,  # search does what an index would
         "html_domain_indices": False,
         "html_copy_source": False,

@@ -162,8 +162,15 @@ def prepare(notebook: NotebookNode, name: str, course: Course) -> NotebookNode:
                 cell.metadata["tags"] = [*cell.metadata.get("tags", []), ANSWER]
             if any(notebooks.WIDGET_VIEW in output.get("data", {}) for output in cell.outputs):
                 cell.outputs = []  # a view without a kernel shows nothing
+            if alts := [alt for output in cell.outputs if (alt := _alt(output))]:
+                cell.metadata["mystnb"] = {"image": {"alt": " ".join(alts)}}
     notebook.metadata.pop("widgets", None)
     return notebook
+
+
+def _alt(output: NotebookNode) -> str:
+    """Return what a figure shows in words, as it is stored with it."""
+    return output.get("metadata", {}).get("image/png", {}).get("alt", "")
 
 
 # --- links ---------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def among_the_values(V, out, tokens, *, title=""):
 @styled
 def explorer(weights, V, out, tokens, seen):
     """Draw one query's weights beside the values that they mix; ``seen`` tokens are visible."""
-    figure, (left, right) = panels(2, height=3.2, width_ratios=[1.2, 1])
+    figure, (left, right) = panels(2, width=8.0, height=3.4, width_ratios=[1, 1.15])
     left.bar(range(len(tokens)), weights, color=COLOURS["attention"])
     left.axvspan(seen - 0.5, len(tokens) - 0.5, color="#eeeeee", zorder=0)
     if seen < len(tokens):
@@ -72,7 +72,7 @@ def explorer(weights, V, out, tokens, seen):
     right.axhspan(len(tokens) - 0.5, len(tokens) + 0.5, color="white", zorder=3)
     for text in right.texts[len(tokens) * V.shape[1] : (len(tokens) + 1) * V.shape[1]]:
         text.set_visible(False)
-    right.set_title("values, and their mean weighted by α")
+    right.set(aspect="auto", title="values, and their mean weighted by α")
     return figure
 
 

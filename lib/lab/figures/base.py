@@ -95,6 +95,10 @@ class CourseFigure(Figure):
         return data, {"image/png": {"alt": self.in_words()}}
 
 
+# Matplotlib writes this one's docstring anew for each class, in a markup of its own.
+CourseFigure.set.__doc__ = "Set properties, as `matplotlib.figure.Figure.set` does."
+
+
 def panels(columns=1, rows=1, *, width=7.2, height=3.0, layout=None, **options):
     """Return a figure in the course's style and its axes, as `Figure.subplots` makes them.
 
