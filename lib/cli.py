@@ -193,6 +193,8 @@ def lab_command(root: Path, arguments: Sequence[str], as_root: bool) -> list[str
     command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={root}"]
     # Part of the address, so that it also shows where no browser can be opened.
     command.append(f"--LabApp.default_url=/lab/tree/{first}")
+    # Opening a chapter is no change of it: what JupyterLab writes into it is not saved.
+    command.append("--ContentsManager.pre_save_hook=lib.notebooks.keep_shipped_metadata")
     command.append("--ServerApp.answer_yes=True")  # one Ctrl-C ends it, without a question
     if as_root:
         command.append("--allow-root")
@@ -219,6 +221,22 @@ Names = Annotated[
     typer.Argument(metavar="[NOTEBOOK]...", help="Paths, or 01 for short; all chapters if none."),
 ]
 Timeout = Annotated[float, typer.Option(help="Seconds that one cell may take.")]
+
+
+@app.command()
+def update() -> None:
+    """Fetch the newest course; what you wrote is kept.
+
+    Where the course has changed a file that you changed too, yours is put beside it.
+    """
+    from lib import notebooks
+    from lib.update import update as fetch
+
+    said, beside = fetch(notebooks.find_root())
+    _console().print(said or "The course is up to date.", soft_wrap=True)
+    for path in beside:
+        words = f"The course changed this file too; yours is {_short(path)}"
+        _console().print(words, soft_wrap=True)
 
 
 @app.command()

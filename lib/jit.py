@@ -143,6 +143,10 @@ def _compile(decorator, function, **options):
         made = decorator(cache=True, **options)(function)
     except (RuntimeError, OSError):  # Numba found no folder that it may write to
         _uncached.append(function.__name__)
+        _say_once(
+            "compiled kernels cannot be kept, since no folder for them can be written; "
+            "NUMBA_CACHE_DIR may name one"
+        )
         return decorator(**options)(function)
     cache = _cache_of(made)
     if cache is not None:
@@ -225,8 +229,9 @@ def _forgive(cache):
                 cache.flush()
                 save(signature, data)
         except OSError as error:
+            why = error.strerror or error
             _say_once(
-                f"compiled kernels cannot be kept ({error.strerror}), so each start of Python "
+                f"compiled kernels cannot be kept ({why}), so each start of Python "
                 "compiles them anew; NUMBA_CACHE_DIR may name another folder for them"
             )
 

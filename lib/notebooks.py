@@ -353,8 +353,12 @@ def kernel(
             raise
         if not raised or MAY_RAISE in cell.metadata.get("tags", []):
             return None
-        name = raised[0].get("ename") or "Error"
-        return Fault(_PUBLIC.get(name, name), raised[0].get("evalue", ""))
+        told = raised[0]
+        if told.get("ename") in (None, "", "NoneType"):  # it was raised while a result was shown
+            shown = [out for out in cell.outputs if out.output_type == "error"]
+            told = shown[-1] if shown else {"ename": "Error", "evalue": _last_words(cell)}
+        name = told.get("ename") or "Error"
+        return Fault(_PUBLIC.get(name, name), told.get("evalue", ""))
 
     with warnings.catch_warnings():
         # Windows: zmq says that it adds a thread to the event loop, which is what we want.
@@ -362,6 +366,12 @@ def kernel(
         # The blocking interface on purpose: the asynchronous one takes Ctrl-C for itself.
         with client.setup_kernel(cwd=str(folder)):
             yield run_cell
+
+
+def _last_words(cell: NotebookNode) -> str:
+    """Return the last line that a cell wrote to stderr: what a traceback ends with."""
+    text = "".join(out.text for out in cell.outputs if out.get("name") == "stderr")
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "unknown")
 
 
 def _manager_class() -> type:
@@ -432,6 +442,18 @@ def build(
     if not check:
         replace(path, dump(fresh))
     return Build(run, changed=True)
+
+
+def keep_shipped_metadata(model: dict, **_: object) -> None:
+    """Save a notebook with the kernel and language that it was shipped with.
+
+    JupyterLab writes the reader's version of Python into each notebook that it opens, so that git
+    would find it changed. `course lab` has this called before each save.
+    """
+    content = model.get("content")
+    metadata = content.get("metadata", {}) if isinstance(content, dict) else {}
+    if metadata.get("kernelspec", {}).get("name") == KERNELSPEC["name"]:
+        metadata.update(kernelspec=dict(KERNELSPEC), language_info=dict(LANGUAGE_INFO))
 
 
 def tidy(notebook: NotebookNode, root: Path) -> NotebookNode:

@@ -410,3 +410,29 @@ def test_paths_are_named_relative_to_the_course(tmp_path, monkeypatch, form):
     tidied = notebooks.tidy(new_notebook(cells=[cell]), root)
     assert tidied.cells[0].outputs[0].text == f"in lib{os.sep}x.py:3"
     assert cell.outputs[0].text == text  # the argument is not changed
+
+
+@pytest.mark.parametrize("how", ["_repr_png_", "_repr_html_", "__repr__"])
+def test_a_fault_while_a_result_is_shown_is_named(tmp_path, how):
+    code = f"class Picture:\n    def {how}(self):\n        raise ValueError('no tex')"
+    notebook = new_notebook(cells=[new_code_cell(code), new_code_cell("Picture()")])
+    failure = notebooks.execute(notebook, tmp_path).failure
+    assert (failure.cell, failure.error) == (2, "ValueError: no tex")
+
+
+@pytest.mark.parametrize("folder", ["notebooks", "exercises"])
+def test_opening_and_saving_in_jupyterlab_changes_no_byte(root, tmp_path, folder):
+    """JupyterLab writes the version of the reader's Python into what it opens."""
+    from jupyter_server.services.contents.filemanager import FileContentsManager
+
+    path = sorted((root / folder).glob("*.ipynb"))[1]
+    copy = tmp_path / path.name
+    copy.write_bytes(path.read_bytes())
+    manager = FileContentsManager(
+        root_dir=str(tmp_path), pre_save_hook="lib.notebooks.keep_shipped_metadata"
+    )
+    model = manager.get(path.name)
+    model["content"]["metadata"]["language_info"]["version"] = "3.99"
+    model["content"]["metadata"]["kernelspec"]["display_name"] = "Python 3 (ipykernel)"
+    manager.save(model, path.name)
+    assert copy.read_bytes() == path.read_bytes()
