@@ -109,6 +109,8 @@ def _prepare() -> None:
             stream.reconfigure(errors="backslashreplace")
         else:  # a pipe on Windows, say, would lose what its code page lacks
             stream.reconfigure(encoding="utf-8", errors="replace")
+    # Figures belong to notebooks: another backend, meant for windows or files, would show none.
+    os.environ.pop("MPLBACKEND", None)
     alone = threading.current_thread() is threading.main_thread()
     if alone and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started by `setsid … &`
         signal.signal(signal.SIGINT, signal.default_int_handler)

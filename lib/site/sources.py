@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from lib import notebooks
 from lib.errors import CourseError
+from lib.exercises import deriving
 from lib.site import api
 
 if TYPE_CHECKING:
@@ -108,7 +109,10 @@ def lay_out(course: Course, folder: Path, launch: str = "") -> list[str]:
     if (course.root / ASSETS).is_dir():
         shutil.copytree(course.root / ASSETS, folder / ASSETS)
     for name in (*course.chapters, *course.exercises):
-        notebook = prepare(notebooks.read_notebook(course.root / name), name, course)
+        notebook = notebooks.read_notebook(course.root / name)
+        if name in course.exercises:
+            show_questions(notebook, course.root / notebooks.SOLUTIONS / Path(name).name)
+        notebook = prepare(notebook, name, course)
         _write(folder / name, notebooks.dump(notebook))
     for name in course.docs:
         _write(folder / name, relink(_read(course.root / name), name, course))
@@ -142,6 +146,33 @@ def _bare(name: str) -> str:
 
 
 # --- notebooks -----------------------------------------------------------------------------------
+
+
+def show_questions(notebook: NotebookNode, solution: Path) -> None:
+    """Give an exercise the outputs of those cells that ask, in place: steps, tables, readings.
+
+    An exercise is stored without outputs. Its solution has them; those that depend on an answer
+    are left out.
+
+    Parameters
+    ----------
+    notebook : NotebookNode
+    solution : Path
+        Where there is none, the exercise stays as it is.
+    """
+    if not solution.exists():
+        return
+    solved = {cell.id: cell for cell in notebooks.read_notebook(solution).cells}
+    mine = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    answered: set[str] = set()
+    for cell in mine:
+        if deriving.is_answer(cell):
+            given = re.findall(r"(?m)^(?:def (\w+)|(\w+) *=)", solved[cell.id].source)
+            answered |= {name for pair in given for name in pair if name}
+            continue
+        asks = cell.id in solved and not deriving.is_check(cell)
+        if asks and not answered & set(re.findall(r"\w+", cell.source)):
+            cell.outputs = solved[cell.id].outputs
 
 
 def prepare(notebook: NotebookNode, name: str, course: Course) -> NotebookNode:

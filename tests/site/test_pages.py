@@ -3,9 +3,11 @@
 The whole site, in Chromium, is `test_pages_whole`.
 """
 
+import json
 import re
 import shutil
 import warnings
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -411,3 +413,27 @@ def test_a_fault_stops_the_build_and_keeps_the_old_site(site, root, tmp_path):
         build(course, site)
     assert text_of(site, "docs/teachers.html") == before
     assert [path.name for path in site.parent.iterdir()] == ["site"]
+
+
+@pytest.mark.parametrize("number", ["01", "02", "03"])
+def test_an_exercise_on_the_site_shows_its_questions_and_no_answer(number):
+    root = Path(__file__).parents[2]
+    (path,) = (root / "exercises").glob(f"{number}_*.ipynb")
+    notebook = notebooks.read_notebook(path)
+    assert not any(cell.get("outputs") for cell in notebook.cells)
+    sources.show_questions(notebook, root / "solutions" / path.name)
+    shown = [cell for cell in notebook.cells if cell.get("outputs")]
+    assert len(shown) > 3
+    assert not [c for c in shown if "-answer" in c.id or "-check" in c.id]
+    text = json.dumps([c.outputs for c in shown], ensure_ascii=False)
+    assert ": right." not in text
+    if number == "01":
+        assert "Divide each score by" in text or "divide" in text.lower()
+
+
+def test_words_of_a_stored_figure_are_those_of_the_page():
+    picture = new_output("display_data", {"image/png": "iVBORw0KGgo="})
+    picture.metadata = {"image/png": {"alt": "it rises"}}
+    notebook = new_notebook(cells=[new_code_cell("draw()", outputs=[picture])])
+    made = sources.prepare(notebook, "notebooks/00.ipynb", None)
+    assert made.cells[0].metadata["mystnb"] == {"image": {"alt": "it rises"}}
