@@ -8,13 +8,17 @@ was changed is judged anew.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import hashlib
 import json
 import os
 import pickle
+import queue
 import secrets
+import signal
 import sys
+import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -252,50 +256,84 @@ def _judging(cluster: Cluster, exercises: dict, rules: Rules) -> Iterator[Callab
 
 def _in_processes(workers: int, shared: bytes, todo: list[Handed]) -> Judged:
     """Judge in some processes of this machine; what one was at that ended is done again."""
-    left = {handed.student: handed for handed in todo}
-    for attempt in range(TRIES):
-        # In the end each alone: whoever ends a process then ends their own.
-        groups = [[one] for one in left.values()] if attempt == TRIES - 1 else [[*left.values()]]
-        for group in filter(None, groups):
-            for student, rows in _in_one_pool(min(workers, len(group)), shared, group):
-                del left[student]
-                yield student, rows
-    for handed in left.values():
-        yield handed.student, _not_judged(shared, handed, "it ended")
+    waiting, done = queue.SimpleQueue(), queue.SimpleQueue()
+    for handed in todo:
+        waiting.put((handed, TRIES))
+    team = [
+        threading.Thread(target=_tend, args=(shared, waiting, done), daemon=True)
+        for _ in range(workers)
+    ]
+    with _safe_path():
+        for thread in team:
+            thread.start()
+        for _ in todo:
+            yield _next(done)
+        for thread in team:
+            thread.join()
 
 
-def _in_one_pool(workers: int, shared: bytes, group: list[Handed]) -> Judged:
-    from concurrent.futures import ProcessPoolExecutor, as_completed
-    from concurrent.futures.process import BrokenProcessPool
+def _next(done: queue.SimpleQueue) -> tuple[str, list[Row]]:
+    """Wait for a result, not too long at once: an endless wait is deaf to Ctrl-C on Windows."""
+    while True:
+        with suppress(queue.Empty):
+            return done.get(timeout=1)
 
+
+def _tend(shared: bytes, waiting: queue.SimpleQueue, done: queue.SimpleQueue) -> None:
+    """Give the work that waits to one process, and to another one when that ends."""
+    worker = line = None
+    with suppress(queue.Empty):
+        while True:
+            handed, tries = waiting.get_nowait()
+            try:
+                if worker is None:
+                    worker, line = _start_worker(shared)
+                line.send(handed.as_dict())
+                done.put((handed.student, [Row(**row) for row in line.recv()]))
+            except (EOFError, OSError) as error:
+                worker.kill()
+                worker = None
+                if tries > 1:
+                    waiting.put((handed, tries - 1))
+                else:
+                    done.put((handed.student, _not_judged(shared, handed, type(error).__name__)))
+    if worker is not None:
+        line.close()
+        worker.join()
+
+
+def _start_worker(shared: bytes) -> tuple:
+    context = get_context("spawn")
+    mine, theirs = context.Pipe()
+    worker = context.Process(target=_work, args=(theirs, shared, os.getpid()), daemon=True)
+    worker.start()
+    theirs.close()  # so that the end of the process shows
+    return worker, mine
+
+
+def _work(line, shared: bytes, grader: int) -> None:
+    """Judge what comes, until nothing does; ends with the grader, and leaves Ctrl-C to it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
+        if os.getppid() != grader:  # it ended before it could be asked for that
+            return
+    with suppress(EOFError):
+        while True:
+            line.send(judge_there(shared, line.recv()))
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """Let a new Python import nothing from the folder in which it is started."""
     before = os.environ.get("PYTHONSAFEPATH")
-    os.environ["PYTHONSAFEPATH"] = "1"  # a new Python imports nothing from where it is started
+    os.environ["PYTHONSAFEPATH"] = "1"
     try:
-        with ProcessPoolExecutor(workers, get_context("spawn"), _die_with_parent) as pool:
-            futures = {pool.submit(judge_there, shared, one.as_dict()): one for one in group}
-            for future in as_completed(futures):
-                with suppress(BrokenProcessPool):
-                    yield futures[future].student, [Row(**row) for row in future.result()]
+        yield
     finally:
         os.environ.pop("PYTHONSAFEPATH")
         if before is not None:
             os.environ["PYTHONSAFEPATH"] = before
-
-
-def _die_with_parent() -> None:
-    """Let a worker end with the grader, however that ends, and leave Ctrl-C to it."""
-    import signal
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    end_with_parent()
-
-
-def end_with_parent() -> None:
-    """Have Linux end this process when its parent does."""
-    if sys.platform == "linux":
-        import ctypes
-
-        ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
 
 
 @contextmanager
