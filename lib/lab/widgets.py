@@ -33,9 +33,15 @@ class Explorer(widgets.VBox):
 
     def _repr_mimebundle_(self, **options):
         bundle = super()._repr_mimebundle_(**options)
-        pictures = (w.value for w in self.children if isinstance(w, widgets.HTML) and w.value)
         words = "Run this cell to move the controls that belong to this picture."
-        return bundle | {"text/html": f"{''.join(pictures)}<p><em>{words}</em></p>"}
+        return bundle | {"text/html": f"{''.join(self._shown())}<p><em>{words}</em></p>"}
+
+    def _shown(self):
+        for child in self.children:
+            if isinstance(child, Explorer):
+                yield from child._shown()
+            elif isinstance(child, widgets.HTML):
+                yield child.value
 
 
 def explorer(draw, **controls):

@@ -215,3 +215,14 @@ def test_every_stored_figure_has_words_of_its_own(path):
     assert len(said) >= 5
     assert len(set(said)) == len(said)
     assert all(len(words) > 30 and ".png" not in words for words in said)
+
+
+@pytest.mark.parametrize("path", STORED, ids=lambda path: path.stem)
+def test_every_stored_explorer_leaves_its_picture(path):
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    codes = [cell for cell in cells if cell["cell_type"] == "code"]
+    boards = [cell for cell in codes if "widgets.explorer(" in "".join(cell["source"])]
+    assert boards
+    for cell in boards:
+        shown = "".join(out for o in cell["outputs"] for out in o["data"].get("text/html", ""))
+        assert '<img width="' in shown, cell["id"]
