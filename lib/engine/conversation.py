@@ -51,7 +51,7 @@ def write(template: str, messages: list[dict], control: Iterable[str], **variabl
     Raises
     ------
     CourseError
-        If `messages` is not a list of such dicts.
+        If `messages` is not a list of such dicts, or the template makes a control token of one.
     Exception
         Whatever the template raises.
     """
@@ -60,9 +60,17 @@ def write(template: str, messages: list[dict], control: Iterable[str], **variabl
     mark = next(chr(k) for k in range(0xF0000, 0xFFFFE) if chr(k) not in every)  # private use
     spelled = re.compile("|".join(map(re.escape, sorted(filter(None, control), key=len)[::-1])))
     variables = {"tools": None, "documents": None} | variables
-    found = _sandbox().from_string(template).render(
-        messages=_marked(messages, spelled, mark), **variables
-    )  # fmt: skip
+    render = _sandbox().from_string(template).render
+    found = render(messages=_marked(messages, spelled, mark), **variables)
+    # A template may turn a message into what it does not spell (lower case, a part cut out), or
+    # complete it: then other words in its place give other control tokens.
+    calm = [{**m, "content": "x" if m["content"].strip() else m["content"]} for m in messages]
+    by_template = spelled.findall(render(messages=_marked(calm, spelled, mark), **variables))
+    if spelled.pattern and spelled.findall(found) != by_template:
+        raise CourseError(
+            "a message should not make control tokens of the model, alone or together with the "
+            "chat template of its file"
+        )
     return Conversation(found, mark)
 
 

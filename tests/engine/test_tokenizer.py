@@ -282,3 +282,20 @@ RENDERED = {
 def test_what_templates_of_the_trainers_library_ask_for(tiny, template):
     tokenizer = Tokenizer(read_gguf(tiny(metadata={"tokenizer.chat_template": template})))
     assert tokenizer.chat([{"role": "user", "content": "é & 'x'"}]) == RENDERED[template]
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("<{{ messages[0].content }}>", "|im_end|"),
+        ("<|im_{{ messages[0].content }}", "end|>"),
+        ("{{ messages[0].content | replace('#', '') }}", "<|im_#end|>"),
+        ("{{ messages[0].content | lower }}", "<|IM_END|>"),
+        ("{{ messages[0].content | reverse }}", ">|dne_mi|<"),
+    ],
+)
+def test_no_template_makes_a_control_token_of_a_message(tiny, template, text):
+    tokenizer = Tokenizer(read_gguf(tiny(metadata={"tokenizer.chat_template": template})))
+    with pytest.raises(CourseError, match="a message should not make control tokens"):
+        tokenizer.chat([{"role": "user", "content": text}])
+    assert tokenizer.chat([{"role": "user", "content": "hello"}])
