@@ -8,6 +8,7 @@ ran is a notebook whose answers are right.
 
 import importlib
 import sys
+import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -115,6 +116,55 @@ def quoted(names):
     return listed(f'"{name}"' for name in names)
 
 
+def letter_name(letter):
+    """Return what a letter is called: “cyrillic small letter a”."""
+    return unicodedata.name(letter, "letter without a name").lower()
+
+
+def judge(task, answer):
+    """Judge an answer as `Task.judge` does; of one not in form, name letters that only look right.
+
+    Parameters
+    ----------
+    task : Task
+    answer : object
+    """
+    try:
+        return task.judge(answer)
+    except Malformed as fault:
+        for letter in "".join(_texts(answer)):
+            name = letter_name(letter)
+            if letter.isalpha() and not letter.isascii() and not name.startswith("latin "):
+                raise Malformed(f"{fault} Its {letter!r} is a {name}.") from None
+        raise
+
+
+def _texts(answer):
+    """Yield the texts of an answer of plain data but its sentences, which may be in any script."""
+    if type(answer) is str:
+        yield answer
+    elif type(answer) is dict:
+        for name, value in answer.items():
+            yield from _texts(name)
+            yield from () if name == "because" else _texts(value)
+    elif type(answer) in (list, tuple):
+        for value in answer:
+            yield from _texts(value)
+
+
+def written(value):
+    """Return plain data as Python writes it, but sets in one order, which theirs is not."""
+    if type(value) is set and value:
+        return f"{{{', '.join(sorted(map(written, value)))}}}"
+    if type(value) is dict:
+        return f"{{{', '.join(f'{written(k)}: {written(v)}' for k, v in value.items())}}}"
+    if type(value) is list:
+        return f"[{', '.join(map(written, value))}]"
+    if type(value) is tuple:
+        return f"({', '.join(map(written, value))}{',' * (len(value) == 1)})"
+    return repr(value)
+
+
 # A widget draws the steps beside an answer cell; somebody may take it for the answer.
 WIDGET = (
     "A widget helps to find an answer, but what is in it is lost when the notebook is closed. "
@@ -149,5 +199,5 @@ def check(name, answer=None, *, of=""):
         "anywidget",
     }:
         raise Malformed(f"the answer is a widget. {WIDGET}")
-    said = task.judge(answer)
+    said = judge(task, answer)
     print(f"{task.name}: right." + (f" {said}" if said else ""))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from lib.exercises.judging import Malformed, Unanswered, Wrong, quoted
+from lib.exercises.judging import Malformed, Unanswered, Wrong, quoted, written
 from lib.lab import experiments
 
 # What moves at all moves by more than 0.01 here; rounding stays below 1e-6, in float32 too.
@@ -256,7 +256,8 @@ class Moving:
             )
         if unknown := [x for x in value if x not in self.labels]:
             known = ", ".join(map(str, self.labels))
-            raise Malformed(f"it should hold some of {known}; it holds {unknown[0]!r:.40}.")
+            first = min(unknown) if type(value) is set else unknown[0]
+            raise Malformed(f"it should hold some of {known}; it holds {first!r:.40}.")
         return set(value)
 
     def refute(self, value, found):
@@ -418,8 +419,8 @@ def _brief(value):
     if type(value) in (str, int, float, bool):
         return f"{value!r:.40}"
     if type(value) in (list, tuple, set):
-        odd = [type(x).__name__ for x in value if type(x) not in (str, int, float, bool)]
-        return f"a {type(value).__name__} that holds a {odd[0]}" if odd else f"{value!r:.60}"
+        odd = sorted({type(x).__name__ for x in value} - {"str", "int", "float", "bool"})
+        return f"a {type(value).__name__} that holds a {odd[0]}" if odd else written(value)[:60]
     return f"of type {type(value).__name__}"
 
 

@@ -8,10 +8,10 @@ there is one alone. Where two answers stand beside each other, neither is guesse
 from __future__ import annotations
 
 import ast
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lib.exercises import judging
 from lib.exercises.judging import MALFORMED, MISSING, UNANSWERED, NotRight
 from lib.grading.collect import Cell, code
 from lib.grading.course import Exercise, Question, is_check
@@ -127,16 +127,19 @@ def _taken(cell: Cell, exercise: Exercise, question: Question) -> bool:
 
 
 def _without_stubs(cells: Sequence[Cell], question: Question) -> list[Cell]:
-    stub = _shape(question.stub)
-    return [cell for cell in cells if cell.source.strip() and _shape(cell.source) != stub]
+    stub = shape(question.stub)
+    return [cell for cell in cells if cell.source.strip() and shape(cell.source) != stub]
 
 
 def _different(cells: Sequence[Cell]) -> list[str]:
     """Return the sources of the cells that differ in more than comments and blanks."""
-    return list({_shape(cell.source): cell.source for cell in cells}.values())
+    return list({shape(cell.source): cell.source for cell in cells}.values())
 
 
-def _shape(source: str) -> str:
+def shape(source: str) -> str:
+    """Return code as a text in which comments and blanks make no difference; empty if it is."""
+    if not source.strip():
+        return ""
     try:
         return ast.dump(parse(source))
     except (NotRight, RecursionError, ValueError):  # a number of thousands of digits is not written
@@ -174,7 +177,7 @@ def _nothing(question: Question, cells: Sequence[Cell], marked: bool, mine: list
         return Found(word=MALFORMED, message=alike)
     if mine:
         return Found(word=MALFORMED, message=f"Its answer cell should give `{variable}` a value.")
-    if marked or any(_shape(c.source) == _shape(question.stub) for c in code(cells)):
+    if marked or any(shape(c.source) == shape(question.stub) for c in code(cells)):
         return Found(word=UNANSWERED)
     if any(question.answer in cell.ids for cell in cells):
         said = (
@@ -188,20 +191,16 @@ def _nothing(question: Question, cells: Sequence[Cell], marked: bool, mine: list
     return Found(word=MISSING, message=said)
 
 
-# Letters of other alphabets that look like Latin ones, and these.
-_ALIKE = str.maketrans("аеорсухіјѕԁһӏѵԛԝοναρτυιβε", "aeopcyxijsdhlvqwovaptuibe")
-
-
 def _lookalike(variable: str, cells: Sequence[Cell]) -> str:
     """Say which name of a notebook looks like the variable and is another, if there is one."""
     names = {name for c in code(cells) if _parses(c.source) for s in parse(c.source).body
              for name in bound(s)}  # fmt: skip
     for name in sorted(names - {variable}):
-        if name.translate(_ALIKE) == variable:
-            letter = next(one for one, other in zip(name, variable, strict=True) if one != other)
+        other = [one for one, mine in zip(name, variable, strict=False) if one != mine]
+        if len(name) == len(variable) and not any(map(str.isascii, other)):
             return (
-                f"`{name}` looks like `{variable}` and is another name: its {letter!r} is a "
-                f"{unicodedata.name(letter).lower()}. Type the name anew."
+                f"`{name}` looks like `{variable}` and is another name: its {other[0]!r} is a "
+                f"{judging.letter_name(other[0])}. Type the name anew."
             )
     return ""
 

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from lib.errors import CourseError
+from lib.exercises.judging import MALFORMED
 from lib.grading.course import Exercise, number_in
 
 SIZE = 64 * 2**20  # bytes of one file: figures make notebooks large, but not that large
@@ -155,7 +156,10 @@ def _files(path: Path, notes: list[str]) -> list[Path]:
         notes.append("A link was handed in instead of a file; hand in the file itself.")
         return []
     if not path.is_dir():
-        return [path] if path.is_file() else []
+        if path.is_file():
+            return [path]
+        notes.append(f"{clean(path.name)} is no file with content, so it was not looked at.")
+        return []
     found = []
     for place, folders, names in os.walk(path):
         folders[:] = sorted(name for name in folders if not _is_left_alone(Path(name)))
@@ -182,8 +186,7 @@ def _note_trouble(handed: Handed, name: str, why: str, exercises: dict[str, Exer
 def _choose(handed: Handed, exercise: Exercise, found: list[tuple[str, list[Cell]]]) -> None:
     """Take the notebook that counts, of several for one exercise."""
     if len(found) > 1:
-        stubs = [[q.stub] for q in exercise.questions]
-        worked = [pair for pair in found if _answers(pair[1], exercise) != stubs]
+        worked = [pair for pair in found if any(_answers(pair[1], exercise)[:-1])]
         if worked and len(worked) < len(found):
             names = ", ".join(name for name, cells in found if (name, cells) not in worked)
             handed.notes.append(f"{names} is as it was handed out, so it does not count.")
@@ -191,7 +194,7 @@ def _choose(handed: Handed, exercise: Exercise, found: list[tuple[str, list[Cell
     if len(found) > 1:
         answers = [_answers(cells, exercise) for _, cells in found]
         named = [pair for pair in found if Path(pair[0]).name == exercise.file]
-        if all(other == answers[0] for other in answers) and any(answers[0]):
+        if all(other == answers[0] for other in answers):
             found = found[:1]
         elif len(named) == 1:
             others = ", ".join(name for name, _ in found if name != named[0][0])
@@ -211,10 +214,18 @@ def _choose(handed: Handed, exercise: Exercise, found: list[tuple[str, list[Cell
     handed.troubles.pop(exercise.number, None)
 
 
-def _answers(cells: Sequence[Cell], exercise: Exercise) -> list[list[str]]:
-    """Return what stands in the answer cells, task by task."""
+def _answers(cells: Sequence[Cell], exercise: Exercise) -> list[object]:
+    """Return what counts of a notebook: its answers, empty where open, and last its settings.
+
+    They are found and compared as for a verdict: lost ids, comments and blanks are no difference.
+    """
+    from lib.grading import answers  # which reads cells itself
+
+    found = [answers.find(question, exercise, cells) for question in exercise.questions]
+    settings = [cell for cell in code(cells) if exercise.settings & set(cell.ids)]
     return [
-        [cell.source for cell in code(cells) if q.answer in cell.ids] for q in exercise.questions
+        *(answers.shape(one.source) or one.message * (one.word == MALFORMED) for one in found),
+        sorted(answers.shape(cell.source) for cell in settings),
     ]
 
 

@@ -222,14 +222,14 @@ def judge_value(task: judging.Task, value: object) -> None:
     """Judge a value that is data; raise `NotRight` if it is not right."""
     if value is ... or value is None:
         raise Unanswered(f"The form is {task.form}.")
-    task.judge(value)
+    judging.judge(task, value)
 
 
 def about(value: object) -> dict[str, str]:
     """Return what a report tells of a value."""
     if type(value) not in (str, int, float, bool, list, tuple, dict, set):
         return {}  # of other things Python writes where they lie in memory
-    more = {"value": clean(repr(value)[:500])}
+    more = {"value": clean(judging.written(value)[:500])}
     if isinstance(value, dict) and type(value.get("because")) is str:
         more["reason"] = clean(value["because"][:2_000])
     return more

@@ -89,8 +89,16 @@ def _cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     text = str(value).replace("\r", " ")
+    # Quotation marks hold nothing together where another sign separates: `"a","x;=1"` is then two
+    # cells, the second a formula. So what follows any separator is marked, not the beginning alone.
+    return "".join(
+        f"'{part}" if _is_formula(part) else part for part in re.split(r"(?<=[;\t\n|])", text)
+    )
+
+
+def _is_formula(text: str) -> bool:
     first = unicodedata.normalize("NFKC", text.lstrip())[:1]  # also ＝, and after blanks
-    return f"'{text}" if first in tuple("=+-@") or text[:1] in ("\t", "\n") else text
+    return first in tuple("=+-@") or text[:1] in ("\t", "\n")
 
 
 def items_of(rows: Sequence[Row]) -> tuple[Sequence[str], list]:
@@ -222,7 +230,9 @@ def _pages(rows: dict[str, list[Row]], handed: dict[str, Handed]) -> dict[str, t
     return pages
 
 
-_RESERVED = re.compile(r"(con|prn|aux|nul|(com|lpt)[1-9¹²³])(\.|$)", re.IGNORECASE)
+_RESERVED = re.compile(
+    r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³]) *(\.|$)", re.IGNORECASE
+)
 
 
 def _file_names(students: Sequence[str]) -> dict[str, str]:
@@ -235,6 +245,7 @@ def _file_names(students: Sequence[str]) -> dict[str, str]:
 def _file_name(student: str, alone: bool = True) -> str:
     """Return the name of a page: the student's, if every system can have a file of it."""
     plain = student.strip(". ") == student and not set(student) & set('<>:"/\\|?*\n\t')
+    plain = plain and not re.search(r"-[0-9a-f]{8}$", student)  # as if it had a mark already
     if plain and alone and len(student.encode()) < 150 and not _RESERVED.match(student):
         return f"{student}.html"
     mark = hashlib.sha256(student.encode()).hexdigest()[:8]

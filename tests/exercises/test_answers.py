@@ -6,7 +6,7 @@ import pytest
 
 from lib.errors import CourseError
 from lib.exercises import Malformed, check
-from lib.exercises.judging import listed, quoted, tasks_of
+from lib.exercises.judging import listed, quoted, tasks_of, written
 from tests.exercises.caught import answer_files, verdict
 
 FILES = answer_files()
@@ -70,3 +70,31 @@ def test_a_widget_is_no_answer(module):
 def test_what_has_widget_in_its_name_is_judged_as_anything_else():
     with pytest.raises(Malformed, match="it is of type Mine"):
         check("01.one_query", type("Mine", (), {"__module__": "my_ipywidgets.ipywidgets"})())
+
+
+@pytest.mark.parametrize(
+    ("task", "answer", "name"),
+    [
+        ("01.one_query", "B А C", "Its 'А' is a cyrillic capital letter a."),
+        ("01.one_query", ["B", "Α"], "Its 'Α' is a greek capital letter alpha."),
+        ("07.bound", "М A M A M A", "Its 'М' is a cyrillic capital letter em."),
+    ],
+)
+def test_a_letter_that_only_looks_right_is_named(task, answer, name):
+    with pytest.raises(Malformed, match=f"{re.escape(name)}$"):
+        check(task, answer)
+
+
+def test_letters_of_a_sentence_and_of_latin_are_not_named():
+    answer = {"seed": 2026, "component": 1, "evidence": "é", "because": "внимание"}
+    with pytest.raises(Malformed) as caught:
+        check("03.scenario", answer)
+    assert "Its '" not in str(caught.value)
+
+
+def test_sets_are_written_in_one_order_and_all_else_as_python_writes_it():
+    letters = set("XQKVABCD")
+    assert written(letters) == "{" + ", ".join(map(repr, sorted(letters))) + "}"
+    assert written({"a": [letters, 1.5]}) == f"{{'a': [{written(letters)}, 1.5]}}"
+    for plain in (set(), {}, [], (), (1,), (1, "a"), [None, True], {"a": ("b",)}, "x", 7):
+        assert written(plain) == repr(plain)

@@ -221,3 +221,12 @@ def test_an_answer_is_not_changed():
     answer = {key: list(value) for key, value in RIGHT["02.window"].items()}
     check("02.window", answer)
     assert answer == RIGHT["02.window"]
+
+
+def test_of_a_set_the_first_unknown_label_is_named_whatever_its_order():
+    moving = roles.Moving(("A", "B"), "letter", ("A",))
+    unknown = {"foo", "bar", "baz", "qux", "quux"}
+    with pytest.raises(Malformed, match="it holds 'bar'"):
+        moving.read(unknown)
+    with pytest.raises(Malformed, match="it holds 'foo'"):
+        moving.read(["foo", "bar"])

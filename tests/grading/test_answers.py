@@ -1,5 +1,7 @@
 """Which cells of a notebook make the answer, case by case."""
 
+from dataclasses import replace
+
 import pytest
 
 from lib.exercises.judging import MALFORMED, MISSING, UNANSWERED
@@ -130,3 +132,29 @@ def test_where_there_is_none_it_is_said_why(cells, word):
 ])  # fmt: skip
 def test_a_check_out_of_the_way_is_noted(check, note):
     assert found(answer("x = 5"), check=check) == Found("x = 5", note=note)
+
+
+@pytest.mark.parametrize(
+    ("name", "letter", "called"),
+    [
+        ("аnswer", "а", "cyrillic small letter a"),
+        ("ɑnswer", "ɑ", "latin small letter alpha"),
+        ("answеr", "е", "cyrillic small letter ie"),
+        ("αnswer", "α", "greek small letter alpha"),
+    ],
+)
+def test_a_name_that_only_looks_like_the_variable_is_told(name, letter, called):
+    question = replace(QUESTION, variable="answer", stub="answer = ...")
+    got = find(question, EXERCISE, [answer(f"{name} = 1"), CHECK])
+    assert (got.word, got.source) == (MALFORMED, "")
+    assert got.message == (
+        f"`{name}` looks like `answer` and is another name: its {letter!r} is a {called}. "
+        "Type the name anew."
+    )
+
+
+@pytest.mark.parametrize("name", ["Answer", "answerе", "ansver", "а"])
+def test_other_names_do_not_look_like_it(name):
+    question = replace(QUESTION, variable="answer", stub="answer = ...")
+    got = find(question, EXERCISE, [answer(f"{name} = 1"), CHECK])
+    assert got.message == "Its answer cell should give `answer` a value."

@@ -89,7 +89,7 @@ def test_every_answer_is_found_however_it_was_sent(tmp_path, how, name):
     assert not one.troubles
     for question in EXERCISES["01"].questions:
         got = found(one, question.task)
-        assert answers._shape(got.source) == answers._shape(question.solution), got
+        assert answers.shape(got.source) == answers.shape(question.solution), got
 
 
 @pytest.mark.parametrize("how", SENT)
@@ -313,3 +313,46 @@ def test_two_copies_with_the_same_answers_are_one_whatever_else_is_in_them(tmp_p
     found = both(tmp_path, more, solved("01"))
     assert found.troubles == {}
     assert list(found.files) == ["01"]
+
+
+def without_ids(notebook):
+    for one in notebook["cells"]:
+        one.pop("id", None)
+        one["metadata"] = {}
+    return notebook
+
+
+@pytest.mark.parametrize("change", [without_ids, lambda notebook: notebook])
+def test_an_untouched_copy_is_known_without_its_ids_and_with_remarks(tmp_path, change):
+    untouched = handed_out("01")
+    cell(untouched, "01.one_query")["source"] += "\n\n# later"
+    found = both(tmp_path, change(solved("01")), change(untouched))
+    assert found.files == {"01": "a.ipynb"}
+    assert found.notes == ["01_ordering.ipynb is as it was handed out, so it does not count."]
+
+
+def test_answers_are_the_same_whatever_their_comments_and_ids(tmp_path):
+    more = solved("01")
+    cell(more, "01.one_query")["source"] += "  # mine"
+    put(tmp_path / "anna" / "a.ipynb", without_ids(more))
+    put(tmp_path / "anna" / "b.ipynb", solved("01"))
+    found = collect.collect("anna", tmp_path / "anna", EXERCISES)
+    assert (found.files, found.troubles, found.notes) == ({"01": "a.ipynb"}, {}, [])
+
+
+def test_the_same_answers_with_another_setting_are_not_the_same(tmp_path):
+    more = solved("03")
+    (setting,) = (c for c in more["cells"] if c.get("id") == "03-seed-setting")
+    setting["source"] = "SEED = 7"
+    put(tmp_path / "anna" / "a.ipynb", more)
+    put(tmp_path / "anna" / "b.ipynb", solved("03"))
+    found = collect.collect("anna", tmp_path / "anna", EXERCISES)
+    assert "they differ: a.ipynb, b.ipynb. Hand in one." in found.troubles["03"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes of POSIX")
+def test_a_pipe_in_the_place_of_a_student_is_told_of(tmp_path):
+    os.mkfifo(tmp_path / "eve.ipynb")
+    (path,) = collect.students(tmp_path).values()
+    found = collect.collect("eve", path, EXERCISES)
+    assert found.notes[0] == "eve.ipynb is no file with content, so it was not looked at."

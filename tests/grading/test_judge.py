@@ -8,7 +8,7 @@ import pytest
 
 from lib import reference
 from lib.errors import CourseError, ModelError
-from lib.exercises import Malformed, Unanswered, Wrong
+from lib.exercises import Malformed, Unanswered, Wrong, judging
 from lib.exercises import t06_build_the_stack as t06
 from lib.exercises.diagnosis import NotJudged
 from lib.exercises.judging import MALFORMED, RIGHT, UNANSWERED, WRONG
@@ -285,6 +285,11 @@ def test_what_was_at_work_is_told(monkeypatch, where, what, given):
 
 
 # --- Literals ------------------------------------------------------------------------------------
+
+
+def test_a_set_is_told_in_one_order():
+    letters = set("XQKVABCD")
+    assert judge.about({"row 0": letters})["value"] == f"{{'row 0': {judging.written(letters)}}}"
 
 
 def test_a_long_value_is_kept_in_part():

@@ -109,8 +109,21 @@ def test_no_blank_or_wide_sign_hides_a_formula(cell):
     assert line[0].startswith("'")
 
 
-def test_a_separator_of_another_country_separates_nothing():
-    assert report.table(("a", "b"), [["x;=1+2", "y"]]) == '"a","b"\n"x;=1+2","y"\n'
+@pytest.mark.parametrize("separator", [";", "\t", "|"])
+@pytest.mark.parametrize(
+    "cell", ["x;=1+2;y", "x; =1+2;y", "x\t=1+2\ty", "x\n=1+2", "x|=1|y", "x;＝1"]
+)
+def test_no_separator_of_another_country_makes_a_formula(separator, cell):
+    text = report.table(("a", "b"), [["ana", cell]])
+    parts = [part for row in csv.reader(io.StringIO(text), delimiter=separator) for part in row]
+    firsts = {unicodedata.normalize("NFKC", part.strip())[:1] for part in parts}
+    assert not firsts & set("=+-@")
+
+
+def test_what_is_no_formula_stays_as_it_is():
+    text = "rows: [1, -2]; x = 3\n    came = [-1.]"
+    (_, line) = csv.reader(io.StringIO(report.table(("a",), [[text]])))
+    assert line == [text]
 
 
 @pytest.mark.parametrize(
@@ -122,10 +135,16 @@ def test_no_two_pages_are_one_to_a_system_that_folds_names(names):
     assert len(folded) == 2
 
 
-@pytest.mark.parametrize("name", ["CON", "nul", "com1", "LPT9.txt", "aux.b"])
+@pytest.mark.parametrize("name", ["CON", "nul", "com1", "LPT9.txt", "aux.b", "con .x", "CONIN$"])
 def test_no_page_has_a_name_that_windows_keeps_for_itself(name):
     assert report._file_name(name) != f"{name}.html"
     assert report._file_name("Conrad") == "Conrad.html"
+
+
+def test_nobody_is_called_like_the_page_of_another():
+    files = report._file_names(["Anna", "anna"])
+    more = report._file_names(["Anna", "anna", files["Anna"].removesuffix(".html")])
+    assert len(set(more.values())) == 3
 
 
 def test_pages_have_names_that_every_system_knows():
