@@ -1,7 +1,8 @@
 """Bring the course up to date by git, and keep what a reader wrote.
 
 What was changed here is put aside, the newest version fetched, and the changes laid on top. A file
-that both sides changed stays as it is in the course, and the reader's own lies beside it.
+that both sides changed stays as it is in the course, and the reader's own lies beside it; one
+that the course has given up stays the reader's.
 """
 
 from __future__ import annotations
@@ -59,16 +60,19 @@ def _lay_on_top(root: Path) -> list[Path]:
     done = subprocess.run(["git", "stash", "pop"], cwd=root, capture_output=True)
     if done.returncode == 0:
         return []
-    clashes = _git(root, "diff", "--name-only", "--diff-filter=U").splitlines()
+    clashes = _git(root, "diff", "--name-only", "-z", "--diff-filter=U").split("\0")[:-1]
+    if not clashes:
+        raise CourseError("git could not put back what you wrote; it keeps it: git stash pop")
     beside = []
     for name in clashes:
-        path = root / name
-        mine = _free(path)
-        mine.write_bytes(_bytes(root, f"stash@{{0}}:{name}"))
-        beside.append(mine)
-        _git(root, "checkout", "HEAD", "--", name)
-    if clashes:
-        _git(root, "reset", "--quiet")  # what did not clash is a change like any other
+        path, mine = root / name, _content(root, "stash@{0}", name)
+        course_has_it = _content(root, "HEAD", name) is not None
+        if mine is not None:
+            beside.append(_free(path) if course_has_it else path)
+            beside[-1].write_bytes(mine)
+        if course_has_it:
+            _git(root, "checkout", "HEAD", "--", name)
+    _git(root, "reset", "--quiet")  # what did not clash is a change like any other
     return beside  # git keeps what was put aside as well: `git stash list`
 
 
@@ -82,8 +86,10 @@ def _stashes(root: Path) -> int:
     return len(_git(root, "stash", "list").splitlines())
 
 
-def _bytes(root: Path, what: str) -> bytes:
-    return subprocess.run(["git", "show", what], cwd=root, capture_output=True, check=True).stdout
+def _content(root: Path, commit: str, name: str) -> bytes | None:
+    """Return what a commit holds under a name; None where the file is not in it."""
+    done = subprocess.run(["git", "show", f"{commit}:{name}"], cwd=root, capture_output=True)
+    return None if done.returncode else done.stdout
 
 
 def _git(root: Path, *words: str, wrong: str = "") -> str:
@@ -94,6 +100,5 @@ def _git(root: Path, *words: str, wrong: str = "") -> str:
     except OSError:
         raise CourseError("git is not installed, and updating needs it") from None
     if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
-        raise CourseError(wrong or f"git {words[0]}: {lines[-1] if lines else 'it failed'}")
+        raise CourseError(wrong or f"git {words[0]}: {' '.join(done.stderr.split())}")
     return done.stdout.strip()

@@ -74,6 +74,40 @@ def test_where_both_changed_a_file_the_reader_s_lies_beside_it(places):
     assert update(mine)[1] == []  # and again, from here
 
 
+def test_a_file_that_the_course_has_given_up_stays_the_reader_s(places):
+    theirs, mine = places
+    put(mine, "one\ntwo\nthree, answered\n")
+    git(theirs, "rm", "--quiet", FILE)
+    git(theirs, "commit", "--quiet", "--message", "gone")
+    _, beside = update(mine)
+    assert beside == [mine / FILE]
+    assert read(mine) == "one\ntwo\nthree, answered\n"
+    assert update(mine)[1] == []
+
+
+def test_a_file_that_the_reader_threw_away_comes_with_what_is_new_in_it(places):
+    theirs, mine = places
+    (mine / FILE).unlink()
+    put(mine, "mine too\n", "notebooks/00.ipynb")
+    publish(theirs, "one\ntwo, asked anew\nthree\n")
+    _, beside = update(mine)
+    assert beside == []
+    assert read(mine) == "one\ntwo, asked anew\nthree\n"
+    assert read(mine, "notebooks/00.ipynb") == "mine too\n"
+    assert update(mine)[1] == []
+
+
+def test_a_new_file_in_the_way_of_the_course_s_is_named_and_kept(places):
+    theirs, mine = places
+    put(mine, "mine", "exercises/09.ipynb")
+    put(theirs, "theirs", "exercises/09.ipynb")
+    git(theirs, "add", ".")
+    git(theirs, "commit", "--quiet", "--message", "ninth")
+    with pytest.raises(CourseError, match="exercises/09.ipynb"):
+        update(mine)
+    assert read(mine, "exercises/09.ipynb") == "mine"
+
+
 def test_a_course_that_cannot_be_fetched_leaves_all_as_it_was(places):
     theirs, mine = places
     put(mine, "answered\n")
