@@ -216,13 +216,7 @@ def _become(command: list[str]) -> int:
             continue
 
 
-# --- course run, course build --------------------------------------------------------------------
-
-Names = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[NOTEBOOK]...", help="Paths, or 01 for short; all chapters if none."),
-]
-Timeout = Annotated[float, typer.Option(help="Seconds that one cell may take.")]
+# --- course update -------------------------------------------------------------------------------
 
 
 @app.command()
@@ -239,6 +233,15 @@ def update() -> None:
     for path in beside:
         words = f"The course changed this file too; yours is {_short(path)}"
         _console().print(words, soft_wrap=True)
+
+
+# --- course run, course build --------------------------------------------------------------------
+
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[NOTEBOOK]...", help="Paths, or 01 for short; all chapters if none."),
+]
+Timeout = Annotated[float, typer.Option(help="Seconds that one cell may take.")]
 
 
 @app.command()
@@ -407,7 +410,7 @@ def _read_exercises(names: Sequence[str]) -> tuple[list[Mine], list[str]]:
     for name in paths:
         try:
             (path,) = notebooks.locate([name], folders=(notebooks.EXERCISES,))
-            exercises.append(checking.read(path, root))
+            exercises.append(checking.read(path))
         except CourseError as error:
             unreadable.append(str(error))
     return exercises, unreadable

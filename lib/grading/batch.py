@@ -291,7 +291,8 @@ def _tend(shared: bytes, waiting: queue.SimpleQueue, done: queue.SimpleQueue) ->
                 line.send(handed.as_dict())
                 done.put((handed.student, [Row(**row) for row in line.recv()]))
             except (EOFError, OSError) as error:
-                worker.kill()
+                if worker is not None:  # else it could not even be started
+                    worker.kill()
                 worker = None
                 if tries > 1:
                     waiting.put((handed, tries - 1))

@@ -42,19 +42,19 @@ class Mine:
     lost: dict[str, str]
 
 
-def read(path: Path, root: Path | None = None) -> Mine:
+def read(path: Path) -> Mine:
     """Read a reader's notebook, whatever it is called and whichever editor saved it.
 
     Raises
     ------
     CourseError
-        It cannot be read, is twice the same cell with different answers, or of no exercise.
+        It cannot be read, or is of no exercise.
     """
     if path.is_dir():
         raise CourseError(f"{path} is a folder, not a notebook.")
     if not path.exists():
         raise CourseError(f"There is no notebook {path}: the file does not exist.")
-    exercises, handed = course.read(root), Handed("")
+    exercises, handed = course.read(), Handed("")
     cells = collect.read(collect.read_bytes(path, str(path)), str(path), handed.notes)
     number = collect.identify(cells, path.name, exercises)
     if not number:

@@ -16,7 +16,6 @@ import os
 import sys
 import types
 import warnings
-from contextlib import nullcontext
 from importlib.machinery import ModuleSpec  # in `find_spec` the import would ask `find_spec`
 
 import numpy as np
@@ -45,12 +44,12 @@ class Worker:
             request = wire.receive(self.inbox, self.received)
             try:
                 do = getattr(self, f"do_{request['do']}")
-                quiet = request["do"] not in ("cell", "reset")  # values are judged, not warnings
-                with warnings.catch_warnings() if quiet else nullcontext():
-                    if quiet:
-                        warnings.simplefilter("ignore")
-                    with np.errstate(all="ignore") if quiet else nullcontext():
-                        answer = do(**request.get("with", {}))
+                given = request.get("with", {})
+                if request["do"] in ("cell", "reset"):  # what these set is for the whole process
+                    answer = do(**given)
+                else:  # values are judged, not warnings
+                    with warnings.catch_warnings(action="ignore"), np.errstate(all="ignore"):
+                        answer = do(**given)
             except BaseException as error:  # SystemExit and KeyboardInterrupt too
                 answer = raised(error)
             self.answer(answer)
