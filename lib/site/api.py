@@ -62,7 +62,7 @@ FLOORS = (
         "lab",
         "The laboratory",
         "What the chapters show: the running example, instruments, faults, figures, widgets.",
-        ("lab/example.py", "lab/*", "lab/figures/base.py", "lab/figures/*"),
+        ("lab/toy.py", "lab/example.py", "lab/*", "lab/figures/base.py", "lab/figures/*"),
     ),
     Floor(
         "exercises",

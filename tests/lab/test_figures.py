@@ -41,6 +41,27 @@ def test_matrices_are_titled_with_their_shapes():
     assert titles == ["q  (3,)", "K  (2, 2)"]
 
 
+def test_an_equation_has_its_signs_its_names_and_one_scale_of_colour():
+    x = figures.Part("x", np.array([1.0, 0.0, 2.0]), [""], ["a", "b", "c"])
+    W = figures.Part("W", np.array([[1.0, 0], [0, 1], [-4, 0]]), ["a", "b", "c"], ["y", "z"])
+    y = figures.Part("y", x.array @ W.array, [""], ["y", "z"])
+    figure = figures.equation(x, "×", W, "=", y, alt="x times W is y")
+    assert [axis.get_title(loc="center") for axis in figure.axes] == [
+        "x\n(3,)", "", "W\n(3, 2)", "", "y\n(2,)",
+    ]  # fmt: skip
+    assert texts(figure.axes[1]) + texts(figure.axes[3]) == ["×", "="]
+    assert {axis.images[0].get_clim() for axis in figure.axes[::2]} == {(-7.0, 7.0)}
+    np.testing.assert_array_equal(figure.axes[4].images[0].get_array(), [[-7, 0]])
+    assert figure.in_words() == "x times W is y"
+
+
+def test_a_part_of_a_matrix_is_chosen_by_the_names_of_its_rows_and_columns():
+    whole = figures.Part("A", A, ["r", "s"], ["x", "y", "z"])
+    part = whole.used(rows=["s"], columns=["z", "x"])
+    assert (part.rows, part.columns) == (["s"], ["z", "x"])
+    np.testing.assert_array_equal(part.array, [[3.0, 0.25]])
+
+
 def test_bars_and_lines_hold_their_values():
     axis = figures.bars([0.5, -1.0], ["a", "b"], ylabel="y").axes[0]
     assert [bar.get_height() for bar in axis.patches] == [0.5, -1.0]

@@ -3,6 +3,6 @@
 `base` holds the one style and the general forms; the other modules hold what one chapter draws.
 """
 
-from lib.lab.figures.base import bars, lines, matrices, matrix, panels
+from lib.lab.figures.base import Part, bars, equation, lines, matrices, matrix, panels
 
-__all__ = ["bars", "lines", "matrices", "matrix", "panels"]
+__all__ = ["Part", "bars", "equation", "lines", "matrices", "matrix", "panels"]

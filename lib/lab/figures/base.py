@@ -5,13 +5,15 @@ those of Okabe and Ito (2008), which colour-blind readers can tell apart; what a
 label, a marker or a number says as well.
 """
 
+from typing import NamedTuple
+
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
 from lib.lab.figures import words
 
-INK, FAINT = "#222222", "#9a9a9a"
+INK, PALE, FAINT = "#222222", "#767676", "#9a9a9a"  # PALE is as pale as small text may be
 
 # One meaning for one colour, in every chapter.
 COLOURS = {
@@ -111,26 +113,36 @@ def panels(columns=1, rows=1, *, width=7.2, height=3.0, layout=None, **options):
 
 
 def styled(draw):
-    """Let a drawing function run in the course's style."""
+    """Let a drawing function run in the course's style, and take ``alt``.
 
-    def drawn(*arguments, **options):
+    ``alt`` says in a sentence or two what the figure shows, for those who hear it; without it the
+    words are read off what was drawn.
+    """
+
+    def drawn(*arguments, alt="", **options):
         with mpl.rc_context(STYLE):
-            return draw(*arguments, **options)
+            figure = draw(*arguments, **options)
+        if alt:
+            figure.alt = alt
+        return figure
 
     drawn.__doc__, drawn.__name__, drawn.__wrapped__ = draw.__doc__, draw.__name__, draw
     return drawn
 
 
 @styled
-def paint(axis, array, *, rows=None, columns=None, limit=None, numbers=True, form=None):
+def paint(
+    axis, array, *, rows=None, columns=None, limit=None, signed=None, numbers=True, form=None
+):
     """Draw a matrix on an axis, (m, n), with the numbers in its cells, and return the image.
 
     ``rows`` and ``columns`` label the two axes; ``form`` is a format such as ``".2f"``;
     ``limit`` is the size at which the colour is full. Positive numbers are blue and negative ones
-    red. What is NaN stays grey and has no number.
+    red; ``signed`` says whether the scale has room for both, if the array does not. What is NaN
+    stays grey and has no number.
     """
     array = np.atleast_2d(np.asarray(array, np.float64))
-    signed = bool((array < 0).any())
+    signed = bool((array < 0).any()) if signed is None else signed
     limit = limit or max(float(np.nanmax(np.abs(array))), 1e-12)
     colours = mpl.colormaps["RdBu" if signed else "Blues"].with_extremes(bad="#e8e8e8")
     image = axis.imshow(array, cmap=colours, vmin=-limit if signed else 0, vmax=limit)
@@ -139,13 +151,15 @@ def paint(axis, array, *, rows=None, columns=None, limit=None, numbers=True, for
     _label(axis.set_yticks, rows, array.shape[0])
     _label(axis.set_xticks, columns, array.shape[1])
     axis.tick_params(length=0)
+    if columns is not None and max(len(str(c)) for c in columns) > 80 / (len(columns) + 2):
+        axis.tick_params(axis="x", rotation=90)
     if numbers:
         known = array[np.isfinite(array)]
         form = form or (".0f" if np.array_equal(known, np.round(known)) else ".2f")
         size = 9 if array.shape[1] <= 8 else 7.5
         for (i, j), value in np.ndenumerate(array):
             if np.isfinite(value):
-                ink = "white" if abs(value) > 0.6 * limit else INK
+                ink = "white" if abs(value) > 0.6 * limit else INK if value else PALE
                 text = format(value, form).replace("-", "−")
                 axis.text(j, i, text, ha="center", va="center", color=ink, size=size)
     return image
@@ -177,6 +191,50 @@ def matrices(named, *, rows=None, columns=None, **options):
         labels = rows if rows is not None and len(rows) == len(array) else None
         paint(axis, array, rows=labels, columns=columns, **options)
         axis.set_title(f"{name}  {tuple(int(k) for k in np.shape(named[name]))}", loc="center")
+    return figure
+
+
+class Part(NamedTuple):
+    """A matrix of an equation, with the names of its rows and columns."""
+
+    name: str
+    array: np.ndarray  # (m, n), or (n,) for a row vector
+    rows: list | None = None
+    columns: list | None = None
+
+    def used(self, rows=None, columns=None):
+        """Return the part with these rows and columns alone, given by name."""
+        array, kept = np.atleast_2d(self.array), [self.rows, self.columns]
+        for side, names in enumerate((rows, columns)):
+            if names is not None:
+                array = array.take([kept[side].index(name) for name in names], axis=side)
+                kept[side] = list(names)
+        return Part(self.name, array, *kept)
+
+
+@styled
+def equation(*parts, limit=None, width=7.2, form=None, title=""):
+    """Draw matrices in a row with the signs between them: parts are `Part`s and strings.
+
+    All share one scale of colour, so that what looks equal is equal; ``limit`` sets its end.
+    """
+    arrays = [np.atleast_2d(part.array) for part in parts if isinstance(part, Part)]
+    limit = limit or max(np.nanmax(np.abs(array)) for array in arrays)
+    signed = any((array < 0).any() for array in arrays)
+    widths = [0.9 if isinstance(p, str) else np.atleast_2d(p.array).shape[1] for p in parts]
+    cell = min(0.42, (width - 0.9 * len(arrays)) / sum(widths))
+    height = 1.5 + cell * max(map(len, arrays))
+    figure, axes = panels(len(parts), height=height, width=width, width_ratios=widths)
+    for axis, part in zip(axes, parts, strict=True):
+        if isinstance(part, str):
+            axis.axis("off")
+            axis.text(0.5, 0.5, part, ha="center", va="center", size=13, transform=axis.transAxes)
+            continue
+        labels = {"rows": part.rows, "columns": part.columns}
+        paint(axis, part.array, **labels, limit=limit, signed=signed, form=form)
+        axis.tick_params(axis="x", rotation=90)
+        axis.set_title(f"{part.name}\n{np.shape(part.array)}", loc="center")
+    figure.suptitle(title)
     return figure
 
 
