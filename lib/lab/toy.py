@@ -78,8 +78,8 @@ UNITS = {
     "article, dog seen": ({"article": 1, "seen ground": 2}, -1.5, {"dog": -3, "bird": 2}),
     "article, bird seen": ({"article": 1, "seen air": 2}, -1.5, {"dog": 2, "bird": -3}),
     "animal, no action": ({"animal": 1, "seen action": -2}, 0, {"saw": 5}),
-    "bird, action seen": ({"animal": 1, "air": 1, "seen action": 2}, -2.5, {"fly": 6}),
-    "dog, action seen": ({"animal": 1, "ground": 1, "seen action": 2}, -2.5, {"run": 6}),
+    "bird, action seen": ({"animal": 1, "air": 1, "seen action": 1}, -2, {"fly": 12}),
+    "dog, action seen": ({"animal": 1, "ground": 1, "seen action": 1}, -2, {"run": 12}),
 }
 UNIT_NAMES = list(UNITS)
 
