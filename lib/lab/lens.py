@@ -34,13 +34,13 @@ def predictions(model, X):
     return softmax(rows).reshape(logits.shape)
 
 
-def added(model, H):
+def added(model, stream):
     """Take what each layer adds to the residual stream apart into its two steps.
 
     Parameters
     ----------
     model : Llama
-    H : ndarray, (L + 1, n, d)
+    stream : ndarray, (L + 1, n, d)
         What `model.hidden` returned for a text.
 
     Returns
@@ -48,13 +48,53 @@ def added(model, H):
     tuple of ndarray, each (L, n, d)
         What attention adds, and the rest of the layer's addition, which is that of the FFN.
     """
-    caches = model.new_cache(H.shape[1]).layers
+    caches = model.new_cache(stream.shape[1]).layers
     steps = []
-    for X, weights, cache in zip(H[:-1], model.layers, caches, strict=True):
+    for X, weights, cache in zip(stream[:-1], model.layers, caches, strict=True):
         normed = rms_norm(X, weights.attention_gain, model.config.eps)
         steps.append(llama_attention(normed, weights, cache, model.config))
     A = np.stack(steps)
-    return A, np.diff(H, axis=0) - A
+    return A, np.diff(stream, axis=0) - A
+
+
+def patched(model, layer, position, vector):
+    """Return the model with another vector in the place of what one attention step adds.
+
+    Activation patching (Vig et al. 2020, section 3; Meng et al. 2022, section 2.1): a vector taken
+    from the run of one text is put into the run of another, and the change of the prediction tells
+    what it carried.
+
+    Parameters
+    ----------
+    model : Llama
+    layer : int
+        The layer whose attention is overruled, from 1 to L.
+    position : int
+        The token at which it is, from 0.
+    vector : ndarray, (d,)
+        What is added there.
+
+    Raises
+    ------
+    CourseError
+        The model has no such layer.
+    """
+    if not 1 <= layer <= model.config.L:
+        raise CourseError(f"layer should be from 1 to {model.config.L}; it is {layer!r}")
+    overruled = model.layers[layer - 1]
+
+    def attention(X, weights, cache, config, attend):
+        A = model.parts.attention(X, weights, cache, config, attend)
+        if weights is overruled:
+            A[position] = vector
+        return A
+
+    return model.using(attention=attention)
+
+
+def rank(p, token):
+    """Return the place of a token among all by probability, 1 for the likeliest: (…, V) -> (…,)."""
+    return 1 + (p > p[..., token, None]).sum(axis=-1)
 
 
 def top(p, k):

@@ -118,6 +118,42 @@ def test_what_the_steps_add_is_what_the_layers_add(model):
         np.testing.assert_allclose(F[depth], right, rtol=1e-3, atol=1e-4)
 
 
+def test_a_patched_step_adds_the_other_vector_in_its_layer_and_place_alone(model):
+    one, other = [5, 40, 7, 90], [5, 41, 7, 90]
+    A, _ = lens.added(model, model.hidden(one))
+    mixed = lens.patched(model, 2, 3, A[1, 3])
+    before, after = model.hidden(other), mixed.hidden(other)
+    np.testing.assert_array_equal(after[:2], before[:2])  # depths 0 and 1
+    np.testing.assert_array_equal(after[:, :3], before[:, :3])  # tokens to the left
+    weights = model.layers[1]
+    middle = before[1, 3] + A[1, 3]
+    normed = reference.rms_norm(middle, weights.ffn_gain, model.config.eps)
+    right = middle + reference.swiglu(normed, weights.W_gate, weights.W_up, weights.W_down)
+    np.testing.assert_allclose(after[2, 3], right, rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(model.hidden(other), before)  # the model is as it was
+
+
+def test_a_step_patched_with_its_own_vector_changes_nothing(model):
+    text = [5, 40, 7, 90]
+    A, _ = lens.added(model, model.hidden(text))
+    for layer in (1, 2, 3):
+        same = lens.patched(model, layer, -1, A[layer - 1, -1])
+        np.testing.assert_allclose(same.logits(text), model.logits(text), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("layer", [0, 4, -1])
+def test_a_layer_that_is_not_there_cannot_be_patched(model, layer):
+    with pytest.raises(CourseError, match=f"layer should be from 1 to 3; it is {layer}"):
+        lens.patched(model, layer, 0, np.zeros(20))
+
+
+def test_ranks_count_from_the_likeliest():
+    p = np.array([[0.1, 0.6, 0.3], [0.5, 0.25, 0.25]])
+    assert lens.rank(p, 2).tolist() == [2, 2]
+    assert lens.rank(p, 1).tolist() == [1, 2]
+    assert lens.rank(p[0], 0) == 3
+
+
 def test_the_top_is_sorted_and_ties_keep_their_order():
     ids, p = lens.top(np.float32([0.125, 0.5, 0.125, 0.25]), 3)
     assert ids == [1, 3, 0]
@@ -163,6 +199,21 @@ def test_maps_leave_the_future_without_numbers_and_share_one_scale():
 def test_lines_along_the_stack_begin_at_their_first_number():
     line = pictures.along({"f": [5, 6, 7]}, first=1).axes[0].lines[0]
     np.testing.assert_array_equal(line.get_xydata(), [[1, 5], [2, 6], [3, 7]])
+
+
+def test_the_first_rank_is_on_top():
+    axis = pictures.ranks({"f": [1000, 10, 1]}).axes[0]
+    assert axis.yaxis_inverted()
+    assert axis.get_yscale() == "log"
+    np.testing.assert_array_equal(axis.lines[0].get_ydata(), [1000, 10, 1])
+
+
+def test_patches_are_bars_by_layer_beside_what_is_needed():
+    axis = pictures.patches([0.5, 7.0, -1.0], 4.0).axes[0]
+    assert [bar.get_height() for bar in axis.patches] == [0.5, 7.0, -1.0]
+    assert [bar.get_x() + bar.get_width() / 2 for bar in axis.patches] == [1, 2, 3]
+    assert axis.lines[1].get_ydata()[0] == 4.0
+    assert texts(axis) == ["needed: 4.0", "7.0"]
 
 
 def test_the_grid_has_the_last_layer_on_top():

@@ -151,7 +151,7 @@ def paint(
     _label(axis.set_yticks, rows, array.shape[0])
     _label(axis.set_xticks, columns, array.shape[1])
     axis.tick_params(length=0)
-    if columns is not None and max(len(str(c)) for c in columns) > 80 / (len(columns) + 2):
+    if _upright(columns):
         axis.tick_params(axis="x", rotation=90)
     if numbers:
         known = array[np.isfinite(array)]
@@ -160,7 +160,7 @@ def paint(
         for (i, j), value in np.ndenumerate(array):
             if np.isfinite(value):
                 ink = "white" if abs(value) > 0.6 * limit else INK if value else PALE
-                text = format(value, form).replace("-", "−")
+                text = format(value, form).replace("-", "−") if value else "0"
                 axis.text(j, i, text, ha="center", va="center", color=ink, size=size)
     return image
 
@@ -169,7 +169,8 @@ def paint(
 def matrix(array, *, rows=None, columns=None, title="", ylabel="", xlabel="", bar="", **options):
     """Draw one matrix, with a colour bar named ``bar`` if that is given."""
     array = np.atleast_2d(array)
-    figure, axis = panels(width=min(7.2, 2.2 + 0.62 * array.shape[1]), height=_height(array))
+    height = _height(array) + (0.09 * max(map(len, columns)) if _upright(columns) else 0)
+    figure, axis = panels(width=min(7.2, 2.2 + 0.62 * array.shape[1]), height=height)
     image = paint(axis, array, rows=rows, columns=columns, **options)
     axis.set(title=title, ylabel=ylabel, xlabel=xlabel)
     if bar:
@@ -286,6 +287,11 @@ def lines(x, named, *, title="", xlabel="", ylabel="", log="", dashed=(), height
 
 def _height(array):
     return 0.75 + 0.4 * len(array)
+
+
+def _upright(columns):
+    """Tell whether the names of the columns are too long to stand side by side."""
+    return columns is not None and max(len(str(c)) for c in columns) > 80 / (len(columns) + 2)
 
 
 def _label(setter, labels, count):

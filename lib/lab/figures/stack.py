@@ -95,6 +95,41 @@ def along(named, *, first=0, xlabel="depth (layers passed)", **options):
     return lines(range(first, first + length), named, xlabel=xlabel, **options)
 
 
+def ranks(named, *, title="", **options):
+    """Draw the rank of tokens along the stack, 1 on top; the options are those of `along`."""
+    figure = along(
+        named, title=title, ylabel="rank among all tokens (1 = likeliest)", log="y", **options
+    )
+    axis = figure.axes[0]
+    axis.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axis.invert_yaxis()
+    return figure
+
+
+@styled
+def patches(change, needed, *, title="", ylabel=""):
+    """Draw what a vector from another run changes, put into one layer after the other, (L,).
+
+    The dashed line is the change that is needed for another word to win.
+    """
+    figure, axis = panels(height=2.8)
+    layers = range(1, len(change) + 1)
+    axis.bar(layers, change, color=COLOURS["attention"], width=0.75)
+    axis.axhline(0, color=INK, linewidth=0.8)
+    axis.axhline(needed, color=INK, linewidth=1, linestyle="--")
+    axis.annotate(
+        f"needed: {needed:.1f}", (1, needed), xytext=(0, 4), textcoords="offset points", size=9
+    )
+    top = int(np.argmax(change))
+    axis.annotate(
+        f"{change[top]:.1f}", (top + 1, change[top]), xytext=(0, 2), textcoords="offset points",
+        ha="center", size=9,
+    )  # fmt: skip
+    axis.set_xticks([1, *range(5, len(change) + 1, 5)])
+    axis.set(title=title, xlabel="layer whose vector is exchanged", ylabel=ylabel)
+    return figure
+
+
 def times(layers, named, **options):
     """Draw milliseconds over the number of layers, on logarithmic axes."""
     labels = {"xlabel": "layers L", "ylabel": "milliseconds"}
