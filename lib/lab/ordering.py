@@ -1,5 +1,6 @@
 """A list whose steps one can drag into order; it writes the line to paste, and judges nothing."""
 
+import html
 from pathlib import Path
 
 import anywidget
@@ -14,7 +15,7 @@ LINE = "|"  # the steps that stand after it are left out
 class OrderList(anywidget.AnyWidget):
     """Steps in an order that the reader changes by pointer, by keyboard or with buttons.
 
-    Its state ends with the kernel, so the answer is the literal in the reader's cell.
+    Where no kernel runs, the steps are a plain list. Its state ends with the kernel, so the answer is the literal in the reader's cell.
 
     Fields
     ------
@@ -45,6 +46,17 @@ class OrderList(anywidget.AnyWidget):
     def literal(self):
         """The line to paste: the letters above the line, in order."""
         return f'{self.variable} = "{" ".join(self.value[: self.value.index(LINE)])}"'
+
+    def _repr_mimebundle_(self, **options):
+        bundle = super()._repr_mimebundle_(**options)
+        kinds, *rest = bundle if isinstance(bundle, tuple) else (bundle,)
+        shown = kinds | {"text/html": self._plain_list()}
+        return (shown, *rest) if rest else shown
+
+    def _plain_list(self):
+        rows = (f"<li><b>{letter}</b>: {html.escape(text)}</li>" for letter, text in self.steps)
+        words = "Run this cell to drag the steps into order."
+        return f'<ul style="list-style: none">{"".join(rows)}</ul><p><em>{words}</em></p>'
 
     def __repr__(self):  # constant, so that stored outputs do not change
         return f"OrderList({len(self.steps)} steps, for {self.variable})"

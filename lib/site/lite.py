@@ -44,6 +44,7 @@ def build_lite(
     pyodide: Path | None = None,
     progress: Callable[[str], object] = lambda line: None,
     root: Path | None = None,
+    home: str = "",
 ) -> Path:
     """Build JupyterLite with the course.
 
@@ -58,6 +59,8 @@ def build_lite(
         Called with a few words at each of the `steps`.
     root : Path, optional
         The folder of the course.
+    home : str
+        Where the logo leads, relative to `out`: the site around it, if there is one.
 
     Returns
     -------
@@ -76,19 +79,19 @@ def build_lite(
     if pyodide is not None:
         check_pyodide(pyodide)
     with tempfile.TemporaryDirectory(prefix="course-lite-") as scratch:
-        home = Path(scratch).resolve()
+        folder = Path(scratch).resolve()
         progress("notebooks")
-        copies.copy_all(list(launchable(root)), root, home / "contents")
+        copies.copy_all(list(launchable(root)), root, folder / "contents")
         progress("wheels")
-        packed = _wheels(home)
+        packed = _wheels(folder)
         progress("JupyterLite")
-        _configure(home, packed, pyodide)
-        _run_jupyterlite(home)
+        _configure(folder, packed, pyodide)
+        _run_jupyterlite(folder)
         progress("pages")
-        _watch_pyodide(home / "out", pyodide)
+        _add_scripts(folder / "out", pyodide, home)
         shutil.rmtree(out, ignore_errors=True)
         out.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(home / "out", out)
+        shutil.move(folder / "out", out)
     return out
 
 
@@ -220,16 +223,21 @@ def _run_jupyterlite(home: Path) -> None:
     shutil.copytree(home / "files-of-python", home / "out" / "files-of-python")
 
 
-def _watch_pyodide(out: Path, pyodide: Path | None) -> None:
-    """Let every page say it in words when Python cannot be fetched."""
-    shutil.copy(STATIC / "reach.js", out / "reach.js")
+def _add_scripts(out: Path, pyodide: Path | None, home: str) -> None:
+    """Let every page say it in words when Python cannot be fetched, and lead back to the site."""
     for page in sorted(out.glob("*/index.html")):
         up = "../" * len(page.relative_to(out).parent.parts)
         address = public_address() if pyodide is None else f"{up}static/pyodide/pyodide.mjs"
         remedy = REMEDY["network" if pyodide is None else "folder"]
-        script = f'<script src="{up}reach.js" data-pyodide="{address}" data-remedy="{remedy}">'
-        text = page.read_text(encoding="utf-8")
-        text = text.replace("<head>", f"<head>\n    {script}</script>", 1)
+        scripts = {"reach.js": f'data-pyodide="{address}" data-remedy="{remedy}"'}
+        if home:
+            scripts["home.js"] = f'data-home="{up}{home}"'
+        tags = "".join(
+            f'\n    <script src="{up}{name}" {data}></script>' for name, data in scripts.items()
+        )
+        for name in scripts:
+            shutil.copy(STATIC / name, out / name)
+        text = page.read_text(encoding="utf-8").replace("<head>", f"<head>{tags}", 1)
         page.write_text(text, encoding="utf-8", newline="\n")
 
 

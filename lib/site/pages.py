@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lib.errors import CourseError
-from lib.site import launchable, links, lite
+from lib.site import extras, launchable, links, lite
 from lib.site.settings import MATHJAX_PARTS, check_installed, mathjax_folder, settings
 from lib.site.sources import Course, lay_out
 
@@ -94,8 +94,10 @@ def build_site(
         launch = _launch(course) if with_lite else {}
         _build_pages(course, Path(workshop), launch, progress)
         _add_notebooks(course, site)
+        extras.cut_icons(site)
+        extras.add(site, extras.address_of(course.repository))
         if with_lite:
-            lite.build_lite(site / LITE, pyodide, _step(progress), root)
+            lite.build_lite(site / LITE, pyodide, _step(progress), root, home="../index.html")
         progress.begin("links")
         _refuse(links.faults(site, skip=(LITE,)))
         (site / MARKER).write_text("A site built by `course site`.\n", encoding="utf-8")
@@ -142,7 +144,7 @@ def _build_pages(
     static = workshop / "static" / "mathjax"
     for part in MATHJAX_PARTS:
         _copy(mathjax_folder() / part, static / part)
-    chosen = settings(launch)
+    chosen = settings(launch, extras.address_of(course.repository))
     chosen["html_static_path"] = [*chosen["html_static_path"], str(static.parent)]
     _run_sphinx(sources, workshop, chosen, progress)
 

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from lib.errors import CourseError
+from lib.site.extras import social
 
 STATIC = Path(__file__).resolve().parent / "static" / "pages"
 MATHJAX = "tex-chtml-full.js"  # all of TeX in one file: nothing is loaded later but fonts
@@ -39,7 +40,7 @@ def mathjax_folder() -> Path:
     return Path(find_spec("sphinx-mathjax-offline").origin).parent / "static" / "mathjax"
 
 
-def settings(launch: dict[str, tuple[str, str]]) -> dict[str, object]:
+def settings(launch: dict[str, tuple[str, str]], address: str = "") -> dict[str, object]:
     """Return the configuration of Sphinx.
 
     Parameters
@@ -47,11 +48,14 @@ def settings(launch: dict[str, tuple[str, str]]) -> dict[str, object]:
     launch : dict of str to tuple of str
         For each page that runs in a browser where it opens, relative to the site, and how far it
         runs there: ``"all"`` or ``"part"``.
+    address : str
+        Where the site will be, if that is known.
     """
-    return _reading() | _docstrings() | _looks() | {"course_launch": launch}
+    own = {"course_launch": launch, "html_baseurl": address}
+    return _reading(social(address)) | _docstrings() | _looks() | own
 
 
-def _reading() -> dict[str, object]:
+def _reading(about_the_picture: dict[str, str]) -> dict[str, object]:
     return {
         "extensions": [
             "myst_nb",
@@ -76,6 +80,7 @@ def _reading() -> dict[str, object]:
             "property=og:description": DESCRIPTION,
             "property=og:title": "Left Context",
             "property=og:type": "website",
+            **about_the_picture,
         },
     }
 

@@ -191,12 +191,17 @@ def prepare(notebook: NotebookNode, name: str, course: Course) -> NotebookNode:
         elif cell.cell_type == "code":
             if cell.metadata.get("nbgrader", {}).get("solution"):
                 cell.metadata["tags"] = [*cell.metadata.get("tags", []), ANSWER]
-            if any(notebooks.WIDGET_VIEW in output.get("data", {}) for output in cell.outputs):
-                cell.outputs = []  # a view without a kernel shows nothing
+            cell.outputs = [output for output in cell.outputs if _shows_without_kernel(output)]
             if alts := [alt for output in cell.outputs if (alt := _alt(output))]:
                 cell.metadata["mystnb"] = {"image": {"alt": " ".join(alts)}}
     notebook.metadata.pop("widgets", None)
     return notebook
+
+
+def _shows_without_kernel(output: NotebookNode) -> bool:
+    """Take the view of a widget out of an output, in place; tell whether something is left."""
+    view = output.get("data", {}).pop(notebooks.WIDGET_VIEW, None)
+    return not view or not set(output.data) <= {"text/plain"}
 
 
 def _alt(output: NotebookNode) -> str:

@@ -1,5 +1,6 @@
 """The ordering list, from the kernel's side; tests/browser shows it in a browser."""
 
+import html
 import re
 
 import pytest
@@ -37,6 +38,14 @@ def test_its_text_is_the_same_whatever_the_order():
     assert repr(listed) == "OrderList(10 steps, for layer_order)"
     listed.value = list(reversed(listed.value))
     assert repr(listed) == "OrderList(10 steps, for layer_order)"
+
+
+def test_where_no_kernel_runs_the_steps_are_a_list():
+    shown = order_widget(ONE_QUERY, "attention_order")._repr_mimebundle_()[0]["text/html"]
+    rows = re.findall(r"<li><b>(.)</b>: (.*?)</li>", shown)
+    assert [(k, html.unescape(text)) for k, text in rows] == [
+        (k, step.text) for k, step in ONE_QUERY.lettered.items()
+    ]
 
 
 @pytest.mark.parametrize("variable", ["", "a b", "1st", None, 'x = "'])

@@ -15,7 +15,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 from lib import cli, notebooks
 from lib.errors import CourseError
-from lib.site import api, extension, links, pages, settings, sources
+from lib.site import api, extension, extras, links, pages, settings, sources
 
 README = """\
 # A course
@@ -310,12 +310,15 @@ def small():
         yield
 
 
+REPOSITORY, ADDRESS = "https://github.com/Owner/name", "https://owner.github.io/name/"
+
+
 def build(root, out, progress=None):
     with warnings.catch_warnings():
         # Sphinx's own extensions use what Sphinx will remove one day.
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", PendingDeprecationWarning)
-        return pages.build_site(root, out, None, "", progress, with_lite=False)
+        return pages.build_site(root, out, None, REPOSITORY, progress, with_lite=False)
 
 
 @pytest.fixture(scope="module")
@@ -354,7 +357,7 @@ def test_a_chapter_shows_figures_tables_and_no_widget(site, root):
     page = text_of(site, "notebooks/00_start_here.html")
     assert "<img" in page
     assert 'href="../exercises/01_one.html"' in page
-    assert "LICENSE" not in page
+    assert f'href="{REPOSITORY}/blob/HEAD/LICENSE"' in page
     assert "model_id" not in page
     assert r"\(e^{s_j}\)" in page  # for MathJax
     assert r"\((n, d)\)" in page  # in a table of an output
@@ -396,6 +399,52 @@ def test_mathematics_needs_no_network(site):
     assert len(list(fonts.rglob("*.woff"))) > 20
 
 
+def test_a_lost_reader_finds_the_front_page_from_any_folder(site):
+    page = text_of(site, "404.html")
+    assert f'<a href="{ADDRESS}">' in page
+    assert not re.findall(r'(?:src|href)="(?!https:)', page)  # nothing that is seen from a folder
+
+
+def test_the_sitemap_lists_the_pages_that_a_reader_opens(site):
+    listed = re.findall(r"<loc>(.*?)</loc>", text_of(site, "sitemap.xml"))
+    assert {ADDRESS, f"{ADDRESS}notebooks/00_start_here.html"} <= set(listed)
+    for place in listed:
+        assert (site / (place.removeprefix(ADDRESS) or "index.html")).is_file()
+    assert not [p for p in listed if re.search("404|search|_modules|_static", p)]
+
+
+def test_a_link_to_a_page_shows_the_figure_of_the_course_with_its_words(site):
+    page = text_of(site, "notebooks/00_start_here.html")
+    assert f'content="{ADDRESS}{extras.SOCIAL}" property="og:image"' in page
+    (words,) = re.findall(r'<meta content="([^"]*)" property="og:image:alt"', page)
+    assert words == extras.way_of_a_text().in_words()
+    picture = (site / extras.SOCIAL).read_bytes()
+    width, height = (int.from_bytes(picture[k : k + 4], "big") for k in (16, 20))
+    assert (width, height) > (1000, 600)
+
+
+def test_the_script_of_icons_holds_those_that_are_used(site):
+    script = text_of(site, extras.ICONS)
+    kept = {icon[1] for icon in extras.ICON.finditer(script)}
+    assert {"magnifying-glass", "download", "moon", "sun", "bars", "arrow-up"} <= kept
+    assert "dragon" not in kept
+    assert len(script) < 150_000
+
+
+@pytest.mark.parametrize(
+    ("repository", "address"),
+    [
+        (REPOSITORY, ADDRESS),
+        ("https://github.com/Owner/owner.github.io", "https://owner.github.io/"),
+        ("https://host.example/owner/name", ""),
+        ("", ""),
+    ],
+)
+def test_where_the_site_will_be(repository, address):
+    assert extras.address_of(repository) == address
+    assert bool(extras.social(address)) == bool(address)
+
+
 def test_a_fault_in_a_notebook_is_told_with_its_cell(tmp_path):
     warning = f"{tmp_path / 'notebooks' / '01_x.ipynb'}:120003: WARNING: bad"
     told = pages._readable(warning, tmp_path).replace("\\", "/")
@@ -429,6 +478,17 @@ def test_an_exercise_on_the_site_shows_its_questions_and_no_answer(number):
     assert ": right." not in text
     if number == "01":
         assert "Divide each score by" in text or "divide" in text.lower()
+
+
+def test_what_stands_beside_the_view_of_a_widget_is_shown():
+    view = {notebooks.WIDGET_VIEW: {"model_id": "7"}, "text/plain": "OrderList()"}
+    outputs = [
+        new_output("display_data", dict(view)),
+        new_output("display_data", view | {"text/html": "<ul><li>A</li></ul>"}),
+    ]
+    notebook = new_notebook(cells=[new_code_cell("order", outputs=outputs)])
+    (shown,) = sources.prepare(notebook, "exercises/01.ipynb", None).cells[0].outputs
+    assert set(shown.data) == {"text/plain", "text/html"}
 
 
 def test_words_of_a_stored_figure_are_those_of_the_page():
