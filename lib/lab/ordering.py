@@ -15,7 +15,8 @@ LINE = "|"  # the steps that stand after it are left out
 class OrderList(anywidget.AnyWidget):
     """Steps in an order that the reader changes by pointer, by keyboard or with buttons.
 
-    Where no kernel runs, the steps are a plain list. Its state ends with the kernel, so the answer is the literal in the reader's cell.
+    Where no kernel runs, the steps are a plain list. Its state ends with the kernel, so the answer
+    is the literal in the reader's cell.
 
     Fields
     ------

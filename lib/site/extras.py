@@ -24,6 +24,7 @@ LOST = """<!doctype html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="robots" content="noindex">
+<link rel="icon" href="data:,">
 <title>Page not found · Left Context</title>
 <style>
 :root { color-scheme: light dark; font: 1.1rem/1.5 system-ui, sans-serif; }

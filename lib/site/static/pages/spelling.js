@@ -9,3 +9,10 @@ document.addEventListener("DOMContentLoaded", () => {
   const plain = Search.performSearch;
   Search.performSearch = (words) => plain(british(words));
 });
+
+// The buttons that copy code name themselves in a bubble alone.
+addEventListener("load", () => {
+  for (const button of document.querySelectorAll(".copybtn")) {
+    button.setAttribute("aria-label", button.dataset.tooltip || "Copy");
+  }
+});
