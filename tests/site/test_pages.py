@@ -402,7 +402,8 @@ def test_mathematics_needs_no_network(site):
 def test_a_lost_reader_finds_the_front_page_from_any_folder(site):
     page = text_of(site, "404.html")
     assert f'<a href="{ADDRESS}">' in page
-    assert not re.findall(r'(?:src|href)="(?!https:|data:)', page)  # nothing that is seen from a folder
+    # Nothing is seen from the folder that was asked for.
+    assert not re.findall(r'(?:src|href)="(?!https:|data:)', page)
 
 
 def test_the_sitemap_lists_the_pages_that_a_reader_opens(site):
