@@ -13,7 +13,14 @@ from lib.engine.bpe import build_bpe
 from lib.engine.conversation import Conversation, write
 from lib.engine.gguf import GGUF, shown
 from lib.engine.sentencepiece import build_sentencepiece
-from lib.engine.vocabulary import CONTROL, ENDS, UNKNOWN, USER_DEFINED, read_vocabulary
+from lib.engine.vocabulary import (
+    CONTROL,
+    ENDS,
+    UNKNOWN,
+    USER_DEFINED,
+    named_ends,
+    read_vocabulary,
+)
 from lib.errors import CourseError, ModelError
 
 # The kinds, by the name in `tokenizer.ggml.model`.
@@ -57,9 +64,11 @@ class Tokenizer:
         self._template = file.value("tokenizer.chat_template", str, "")
         self._bos_id = self._token_id(file, "bos", coder.bos)
         self._eos_id = self._token_id(file, "eos", coder.eos)
+        self._pad_id = self._token_id(file, "padding")
         wanted = file.value("tokenizer.ggml.add_bos_token", bool, coder.adds_bos)
         self.bos = self._bos_id if wanted else None
         ends = {self._eos_id, self._token_id(file, "eot"), self._token_id(file, "eom")}
+        ends |= set(named_ends(file, len(self.tokens)))
         ends |= {token for token in self._special if self.tokens[token] in ENDS}
         self.stop = frozenset(ends - {None})
 
@@ -171,6 +180,7 @@ class Tokenizer:
                 add_generation_prompt=add_generation_prompt,
                 bos_token=self._text_of(self._bos_id),
                 eos_token=self._text_of(self._eos_id),
+                pad_token=self._text_of(self._pad_id),
             )
         except CourseError:
             raise

@@ -81,6 +81,24 @@ def read_vocabulary(file: GGUF) -> Vocabulary:
     return Vocabulary(file.path, tokens, types)
 
 
+def named_ends(file: GGUF, count: int) -> list[int]:
+    """Return the tokens that the key `eos_token_ids` names: files of Ollama end with several.
+
+    Raises
+    ------
+    ModelError
+        If one of them is not a token, 0 to ``count`` − 1.
+    """
+    key = "tokenizer.ggml.eos_token_ids"
+    tokens = file.array(key, int, [])
+    if wrong := [token for token in tokens if not 0 <= token < count]:
+        raise ModelError(
+            f"The metadata key `{key}` of {file.path} should list tokens, 0 to {count - 1}; "
+            f"one is {wrong[0]}"
+        )
+    return tokens
+
+
 def _steers(text: str, template: str) -> bool:
     """Tell whether a token is a control token by its spelling: some files give it another type."""
     if text[:1] not in ("<", "[", "_"):

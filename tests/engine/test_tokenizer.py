@@ -184,6 +184,25 @@ def test_what_only_the_template_tells_to_be_a_marker(tiny):
     assert tokenizer.decode(ids) == "[INST] [INST]"
 
 
+def test_all_ends_that_a_file_lists_stop(tiny):
+    listed = byte_level_tokens().index("Ġ"), byte_level_tokens().index("A")
+    key = "tokenizer.ggml.eos_token_ids"
+    plain = Tokenizer(read_gguf(tiny())).stop
+    assert not plain & set(listed)
+    assert Tokenizer(read_gguf(tiny(metadata={key: list(listed)}))).stop == plain | set(listed)
+    count = len(byte_level_tokens())
+    with pytest.raises(ModelError, match=f"eos_token_ids` .* 0 to {count - 1}; one is {count}"):
+        Tokenizer(read_gguf(tiny(metadata={key: [0, count]})))
+
+
+def test_a_template_knows_the_token_that_pads(tiny):
+    metadata = {"tokenizer.chat_template": "{{ pad_token | length }}:{{ pad_token }}"}
+    messages = [{"role": "user", "content": "x"}]
+    assert Tokenizer(read_gguf(tiny(metadata=metadata))).chat(messages) == "0:"
+    metadata["tokenizer.ggml.padding_token_id"] = CONTROL.index("<|im_start|>")
+    assert Tokenizer(read_gguf(tiny(metadata=metadata))).chat(messages) == "12:<|im_start|>"
+
+
 ENDING = [
     "<|eom_id|>",
     "<end_of_turn>",
