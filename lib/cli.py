@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from lib.doctor import Finding
     from lib.engine.fast import FastLlama
     from lib.engine.llama import Llama
-    from lib.grading.check import Mine
-    from lib.grading.judge import Row
+    from lib.exercises.checking import Mine
+    from lib.exercises.verdicts import Row
     from lib.notebooks import Failure
 
 try:
@@ -341,8 +341,7 @@ def _has_exercise(path: Path) -> bool:
 
 def _make_exercise(path: Path, word: str | None, check: bool) -> bool:
     """Make the exercise of a solution that runs, say what came of it, tell whether it is fine."""
-    from lib.exercises import deriving
-    from lib.grading import course
+    from lib.exercises import deriving, questions
 
     if word == _FAILED_BUILD:
         return False
@@ -352,8 +351,8 @@ def _make_exercise(path: Path, word: str | None, check: bool) -> bool:
     except CourseError as error:  # one that cannot be made does not stop the others
         _say_error(str(error))
         return False
-    if not check and course.HANDED_OUT.is_relative_to(solution.parent.parent):
-        course.write_handed_out(solution.parent.parent)
+    if not check and questions.HANDED_OUT.is_relative_to(solution.parent.parent):
+        questions.write_handed_out(solution.parent.parent)
     said = (_WOULD_CHANGE if check else "written") if changed else "unchanged"
     _console().print(f"{_name(deriving.exercise_of(solution))}: {said}", soft_wrap=True)
     return not (check and changed)
@@ -374,8 +373,8 @@ def check(names: Exercises = None, timeout: Timeout = 60) -> None:
     Save the notebook first: its file is read, and never written. Code 0 means that every task is
     right, 1 that some are not, 2 that a notebook could not be read.
     """
+    from lib.exercises import checking
     from lib.exercises.judging import RIGHT
-    from lib.grading import check as checking
 
     exercises, unreadable = _read_exercises(names or [])
     verdicts = {}
@@ -400,7 +399,7 @@ def check(names: Exercises = None, timeout: Timeout = 60) -> None:
 def _read_exercises(names: Sequence[str]) -> tuple[list[Mine], list[str]]:
     """Read the notebooks that can be read; return a sentence on each of the others."""
     from lib import notebooks
-    from lib.grading import check as checking
+    from lib.exercises import checking
 
     root = notebooks.find_root()
     paths = names or [str(path) for path in notebooks.chapters(root, notebooks.EXERCISES)]
@@ -538,15 +537,18 @@ def grade(
     """
     from lib import notebooks
     from lib.engine.team import usable_processors
+    from lib.exercises.running.process import Trusted
+    from lib.exercises.verdicts import UNSAFE, Rules
     from lib.grading import batch
+    from lib.grading.confine import Confined
 
     notebooks.check_timeout(timeout)
     if workers is not None and workers < 1:
         raise CourseError(f"--workers should be at least 1; it is {workers}")
     out = out or submissions.resolve().with_name(f"{submissions.resolve().name}-results")
-    rules = batch.Rules(unconfined=unconfined, seconds=timeout, patience=6 * timeout)
-    if not scheduler and not rules.confinement:
-        _say_error(batch.judge.UNSAFE)
+    rules = Rules(Trusted() if unconfined else Confined(), timeout, patience=6 * timeout)
+    if not scheduler and not rules.runner.name:
+        _say_error(UNSAFE)
     with _progress(0) as bar:
         graded = batch.grade(
             submissions, out, notebooks.find_root(), exercise or [], rules,

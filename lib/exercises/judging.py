@@ -17,6 +17,7 @@ from lib.errors import CourseError
 # The words of verdicts.
 RIGHT, MISSING = "right", "missing"
 WRONG, UNANSWERED, MALFORMED = "not right yet", "not answered", "not in form"
+NOT_HANDED_IN, NOT_JUDGED = "not handed in", "cannot be judged here"
 
 
 class NotRight(Exception):

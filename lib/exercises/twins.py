@@ -1,7 +1,7 @@
 """The twin of a function: the same code, with other numbers and other mathematics.
 
 It is how a loop is made to work on numbers that keep count. What the numbers are is not told here:
-`lib.exercises.counting` makes them, and so does the confined process of `lib.grading`.
+`lib.exercises.counting` makes them, and so does the process of `lib.exercises.running`.
 """
 
 import builtins

@@ -22,15 +22,18 @@ import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
 
 from lib import notebooks
 from lib.errors import CourseError
-from lib.grading import collect, course, judge, report
+from lib.exercises import questions
+from lib.exercises.judging import MISSING, NOT_HANDED_IN, NOT_JUDGED
+from lib.exercises.verdicts import Row, Rules, judge_notebook, row_of
+from lib.grading import collect, report
 from lib.grading.collect import Handed
-from lib.grading.judge import Row, Rules
+from lib.grading.confine import Confined
 
 SECRET = "secret"  # what hidden inputs are made of
 DONE = "done"  # the folder of results that are there already
@@ -116,11 +119,11 @@ def grade(
     CourseError
         There are no submissions, no such exercise, or `out` cannot be used.
     """
-    rules, watcher = rules or Rules(), watcher or Watcher()
+    rules, watcher = rules or Rules(Confined()), watcher or Watcher()
     _check_folders(submissions, out)
     rules = replace(rules, salt=rules.salt or _salt(out))
     _import_nothing_from(submissions)
-    known = course.read(root, numbers)
+    known = questions.read(root, numbers)
     entries = collect.students(submissions)
     handed = {name: _collected(name, path, known) for name, path in entries.items()}
     exercises = known if list(numbers) else _handed_in(known, handed.values())
@@ -135,12 +138,25 @@ def grade(
     with _judging(cluster, exercises, rules) as judged:
         for name, found in judged(todo):
             rows[name] = found
-            if judge.NOT_JUDGED not in {row.verdict for row in found}:  # another run may judge it
+            if NOT_JUDGED not in {row.verdict for row in found}:  # another run may judge it
                 store.write(name, prints[name], found)
             watcher.advance(name, found)
     graded = Graded({name: rows[name] for name in sorted(rows)}, handed, len(todo))
     report.write(graded.rows, handed, exercises, out)
     return graded
+
+
+def judge_handed(handed: Handed, exercises: dict, rules: Rules) -> list[Row]:
+    """Return the verdicts on what one student handed in, a row for each task of the exercises."""
+    rows = []
+    for number, exercise in sorted(exercises.items()):
+        if number in handed.cells:
+            rows += judge_notebook(handed.student, exercise, handed.cells[number], rules)
+            continue
+        word = MISSING if number in handed.troubles else NOT_HANDED_IN
+        why = handed.troubles.get(number, "")
+        rows += [row_of(handed.student, question, word, why) for question in exercise.questions]
+    return rows
 
 
 def _collected(name: str, path: Path, known: dict) -> Handed:
@@ -206,24 +222,20 @@ class _Store:
         return None
 
     def write(self, name: str, fingerprint: str, rows: list[Row]) -> None:
-        data = {"student": name, "fingerprint": fingerprint, "rows": judge.as_dicts(rows)}
+        data = {"student": name, "fingerprint": fingerprint, "rows": [asdict(row) for row in rows]}
         text = json.dumps(data, ensure_ascii=False, indent=1)
         notebooks.replace(self._path(name), text + "\n")
 
 
 def _fingerprint(root: Path, exercises: dict, rules: Rules) -> str:
     """Return a digest of what a verdict depends on besides the submission."""
-    code = sorted(Path(judge.__file__).parents[1].rglob("*.py"))
+    code = sorted(Path(notebooks.__file__).parent.rglob("*.py"))
     parts = [hashlib.sha256(path.read_bytes()).hexdigest() for path in code]
-    parts += [f"{number} {exercise}" for number, exercise in _plain(exercises)]
-    return _digest(*parts, repr(astuple(replace(rules, salt=""))), rules.confinement)
-
-
-def _plain(exercises: dict) -> list[tuple[str, str]]:
-    return [
-        (number, repr((e.file, sorted(e.ids), e.questions, e.cells)))
+    parts += [
+        f"{number} {(e.file, sorted(e.ids), e.questions, e.cells)}"
         for number, e in sorted(exercises.items())
     ]
+    return _digest(*parts, repr(replace(rules, salt="")), rules.runner.name)
 
 
 def _digest(*parts: str) -> str:
@@ -242,7 +254,7 @@ def _judging(cluster: Cluster, exercises: dict, rules: Rules) -> Iterator[Callab
 
         def one_by_one(todo: list[Handed]) -> Judged:
             for handed in todo:
-                yield handed.student, judge.grade(handed, exercises, rules)
+                yield handed.student, judge_handed(handed, exercises, rules)
 
         yield one_by_one
         return
@@ -288,8 +300,8 @@ def _tend(shared: bytes, waiting: queue.SimpleQueue, done: queue.SimpleQueue) ->
             try:
                 if worker is None:
                     worker, line = _start_worker(shared)
-                line.send(handed.as_dict())
-                done.put((handed.student, [Row(**row) for row in line.recv()]))
+                line.send(handed)
+                done.put((handed.student, line.recv()))
             except (EOFError, OSError) as error:
                 if worker is not None:  # else it could not even be started
                     worker.kill()
@@ -366,22 +378,21 @@ def _on_cluster(client, shared: bytes, todo: list[Handed]) -> Judged:
     from distributed import as_completed
 
     futures = {
-        client.submit(judge_there, shared, handed.as_dict(), pure=False, retries=TRIES): handed
+        client.submit(judge_there, shared, handed, pure=False, retries=TRIES): handed
         for handed in todo
     }
     for future in as_completed(list(futures)):
         handed = futures.pop(future)
         try:
-            rows = [Row(**row) for row in future.result()]
+            rows = future.result()
         except Exception as error:  # a worker that was ended again and again, or a broken cluster
             rows = _not_judged(shared, handed, type(error).__name__)
         yield handed.student, rows
 
 
-def judge_there(shared: bytes, data: dict) -> list[dict]:
-    """Judge one submission in a worker; what goes in and out are plain dicts."""
-    exercises, rules = _unpacked(shared)
-    return judge.as_dicts(judge.grade(judge.handed_from(data), exercises, rules))
+def judge_there(shared: bytes, handed: Handed) -> list[Row]:
+    """Judge one submission in a worker."""
+    return judge_handed(handed, *_unpacked(shared))
 
 
 @functools.lru_cache(maxsize=2)
@@ -393,7 +404,7 @@ def _not_judged(shared: bytes, handed: Handed, error: str) -> list[Row]:
     exercises, _ = _unpacked(shared)
     why = f"The worker that judged this was lost {TRIES} times ({error}). Grade it again."
     return [
-        Row(handed.student, q.task, q.title, 0.0, q.points, judge.NOT_JUDGED, why)
+        row_of(handed.student, q, NOT_JUDGED, why)
         for exercise in exercises.values()
         for q in exercise.questions
     ]

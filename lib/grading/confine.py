@@ -1,79 +1,52 @@
-"""Start the confined process: no network, an empty home, the interpreter to read, nothing else.
+"""Run answers in a confinement: no network, an empty home, the interpreter to read, nothing else.
 
 The first of these that works is taken, which is found out by trying: `bubblewrap`; the system's
-namespaces by `unshare`, without privileges; nothing. Limits on memory, time, files and processes
-are set by the process itself before it runs a line of a submission (`worker`).
+namespaces by `unshare`; where root grades, first each of the two with the privileges of nobody.
 
 bubblewrap: https://github.com/containers/bubblewrap
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import json
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 import sysconfig
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-LIB = Path(__file__).resolve().parent.parent
-BUBBLEWRAP, NAMESPACES, UNCONFINED = "bubblewrap", "namespaces", "unconfined"
+from lib.exercises.running import process
+from lib.exercises.running.process import LIB, Limits, Process
+
+BUBBLEWRAP, NAMESPACES, AS_NOBODY = "bubblewrap", "namespaces", ", as nobody"
+NOBODY = 65534  # the number that Linux gives to whoever has none
 INSIDE = "/grading"  # where the worker's files lie
-ROOM = 16 * 2**20  # bytes of all files together that a submission may write
+HOME = "/tmp/home"
+DISK = 16 * 2**20  # bytes of all files together that a submission may write
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What one confined process may use.
+class Confined:
+    """Runs code in the confinement that works on this machine."""
 
-    Fields
-    ------
-    memory : int
-        Bytes of its addresses. NumPy takes a quarter of this, Numba's compiler half.
-    seconds : int
-        Of processor time, over all tasks of a notebook.
-    file_bytes : int
-        Of one file that it writes.
-    processes : bool
-        Whether it may start others.
-    """
+    @property
+    def name(self) -> str:
+        """What is used here; empty if nothing works."""
+        return available()
 
-    memory: int = 2 * 2**30
-    seconds: int = 60
-    file_bytes: int = 2**20
-    processes: bool = False
-
-
-ENVIRONMENT = {
-    "HOME": "/tmp/home",
-    "TMPDIR": "/tmp",
-    "PATH": "/usr/bin:/bin",
-    "LANG": "C.UTF-8",
-    "PYTHONHASHSEED": "0",
-    "PYTHONUTF8": "1",
-    "PYTHONSAFEPATH": "1",
-    "MPLBACKEND": "Agg",
-    "NUMBA_CACHE_DIR": "/tmp/home/numba",
-    **{f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL", "NUMBA")},
-}
-
-
-def environment() -> dict[str, str]:
-    """Return all the variables that a confined process has."""
-    compiled = {"PYTHONPYCACHEPREFIX": sys.pycache_prefix} if sys.pycache_prefix else {}
-    return ENVIRONMENT | compiled
+    def start(self, limits: Limits, numba: bool) -> Process:
+        """Start a worker (see `lib.exercises.running.process.Runner`)."""
+        arguments = process.worker_arguments(Path(INSIDE), limits, numba, HOME)
+        return Process(command(available(), process.worker_files(), arguments), outside())
 
 
 @functools.cache
 def available() -> str:
     """Return the confinement that works here, found out by trying; empty if none does."""
-    for method in (BUBBLEWRAP, NAMESPACES):
+    for method in methods():
         try:
             probe = command(method, Path(tempfile.gettempdir()), ["-c", "print(6 * 7)"])
             done = subprocess.run(
@@ -86,74 +59,22 @@ def available() -> str:
     return ""
 
 
-def start(method: str, limits: Limits, numba: bool) -> subprocess.Popen:
-    """Start a worker; its stdin and stdout carry the frames of `wire`.
+def methods() -> list[str]:
+    """Return what may work here, the safest first.
 
-    Parameters
-    ----------
-    method : str
-        What `available` returned, or `UNCONFINED`.
-    limits : Limits
-    numba : bool
-        Whether the code needs Numba. Without it the course's functions run their definitions,
-        which are as right and need not be compiled.
+    Root drops to nobody after all is mounted: nobody could not reach an interpreter below /root,
+    but may read it where it is mounted. As root itself in a namespace of users code would still
+    own root's files, if only to read them.
     """
-    settings = asdict(limits) | {"numba": numba, "course": str(LIB.parent), "folder": "/tmp/home"}
-    if method != UNCONFINED:
-        arguments = ["-s", "-B", f"{INSIDE}/worker.py", json.dumps(settings)]
-        return _popen(command(method, files(), arguments), outside())
-    home = tempfile.mkdtemp(prefix="grading-")
-    settings["folder"] = home
-    own = {"HOME": home, "TMPDIR": home, "NUMBA_CACHE_DIR": str(Path(home, "numba"))}
-    variables = {**os.environ, **environment(), **own, "PATH": os.environ.get("PATH", "")}
-    arguments = ["-s", "-B", str(files() / "worker.py"), json.dumps(settings)]
-    process = _popen([sys.executable, *arguments], variables)
-    process.home = home  # `end` takes it away
-    return process
+    own = [BUBBLEWRAP, NAMESPACES]
+    root = hasattr(os, "geteuid") and os.geteuid() == 0
+    return [f"{method}{AS_NOBODY}" for method in own] * root + own
 
 
 def outside() -> dict[str, str]:
     """Return the variables of what makes a confinement: a submission can read them in there."""
     places = [os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"]
     return {"PATH": os.pathsep.join(places), "LANG": "C.UTF-8"}
-
-
-def _popen(command: list[str], environment: dict[str, str]) -> subprocess.Popen:
-    pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
-    return subprocess.Popen(
-        command, stdin=pipe, stdout=pipe, stderr=nowhere, env=environment, cwd=str(files()),
-        start_new_session=True, bufsize=0 if os.name == "nt" else -1,
-    )  # fmt: skip
-
-
-def kill(process: subprocess.Popen) -> None:
-    """End a worker and whatever it started."""
-    if hasattr(os, "killpg"):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, 9)
-    process.kill()
-
-
-def end(process: subprocess.Popen) -> None:
-    """End a worker, wait for it, and take away what it left."""
-    kill(process)
-    with contextlib.suppress(OSError):
-        process.stdin.close()  # `remote` reads the other one to its end, and closes it
-    process.wait()
-    if home := getattr(process, "home", None):
-        shutil.rmtree(home, ignore_errors=True)
-
-
-@functools.cache
-def files() -> Path:
-    """Return a folder that holds the worker's files and nothing else."""
-    import atexit
-
-    folder = Path(tempfile.mkdtemp(prefix="grading-worker-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    for path in (LIB / "grading/worker.py", LIB / "grading/wire.py", LIB / "exercises/twins.py"):
-        shutil.copy(path, folder)
-    return folder
 
 
 # --- What can be seen ----------------------------------------------------------------------------
@@ -186,21 +107,34 @@ def command(method: str, inside: Path, arguments: list[str]) -> list[str]:
     Parameters
     ----------
     method : str
+        One of `methods`.
     inside : Path
         A folder to be seen as `INSIDE`.
     arguments : list of str
         For Python.
     """
-    make = {BUBBLEWRAP: _bubblewrap, NAMESPACES: _namespaces}[method]
-    return make(inside, [sys.executable, *arguments])
+    tool = method.removesuffix(AS_NOBODY)
+    make = {BUBBLEWRAP: _bubblewrap, NAMESPACES: _namespaces}[tool]
+    return make(inside, [sys.executable, *arguments], tool != method)
 
 
-def _bubblewrap(inside: Path, program: list[str]) -> list[str]:
-    line = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--clearenv"]
-    line += ["--uid", "1000", "--gid", "1000", "--hostname", "grading"]
+def _without_rights(as_nobody: bool) -> list[str]:
+    """Return what a program is run by so that it has no privileges, and can gain none."""
+    user = [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"] if as_nobody else []
+    return ["setpriv", *user, "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]
+
+
+def _bubblewrap(inside: Path, program: list[str], as_nobody: bool) -> list[str]:
+    line = ["bwrap", "--die-with-parent", "--new-session", "--clearenv"]
+    line += ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
+    line += ["--unshare-cgroup-try", "--hostname", "grading"]
+    line += [] if as_nobody else ["--unshare-user-try", "--uid", "1000", "--gid", "1000"]
     # First of all, since the course itself may lie in the system's folder for temporary files.
-    line += ["--size", str(ROOM), "--tmpfs", "/tmp", "--dir", "/tmp/home"]
+    everybody = ["--perms", "1777"] * as_nobody  # may write there
+    line += [*everybody, "--size", str(DISK), "--tmpfs", "/tmp", *everybody, "--dir", HOME]
     for path in visible():
+        for parent in reversed(path.parents[:-1]):  # by itself it makes them for their owner alone
+            line += ["--dir", str(parent)]
         line += ["--ro-bind", str(path), str(path)]
     for path in hidden():
         line += ["--tmpfs", str(path), "--remount-ro", str(path)]
@@ -208,17 +142,18 @@ def _bubblewrap(inside: Path, program: list[str]) -> list[str]:
     line += ["--ro-bind", "/proc/sys", "/proc/sys"]  # root could write there
     line += ["--size", "4096", "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]
     line += ["--remount-ro", "/"]
-    for name, value in environment().items():
+    for name, value in process.environment().items():
         line += ["--setenv", name, value]
-    return [*line, "--chdir", "/tmp/home", "--", *program]
+    return [*line, "--chdir", HOME, "--", *_without_rights(True) * as_nobody, *program]
 
 
-def _namespaces(inside: Path, program: list[str]) -> list[str]:
+def _namespaces(inside: Path, program: list[str], as_nobody: bool) -> list[str]:
     """Do by hand what bubblewrap does: a new root of what may be seen, and no rights in it."""
     new = _place_for_root(inside)
     q = shlex.quote
-    script = ["set -e", f"mount -t tmpfs -o mode=755 tmpfs {new}", f"mkdir {new}/tmp"]
-    script += [f"mount -t tmpfs -o size={ROOM} tmpfs {new}/tmp", f"mkdir {new}/tmp/home"]
+    script = ["set -e; umask 022", f"mount -t tmpfs -o mode=755 tmpfs {new}", f"mkdir {new}/tmp"]
+    script += [f"mount -t tmpfs -o size={DISK} tmpfs {new}/tmp", f"mkdir {new}{HOME}"]
+    script += [f"chown {NOBODY}:{NOBODY} {new}{HOME}"] * as_nobody
     for path, place in [*((p, p) for p in visible()), (inside, Path(INSIDE))]:
         at = q(f"{new}{place}")
         made = f"mkdir -p {at}" if path.is_dir() else f'mkdir -p "$(dirname {at})"; touch {at}'
@@ -232,25 +167,16 @@ def _namespaces(inside: Path, program: list[str]) -> list[str]:
     for name in ("null", "zero", "urandom", "random"):
         script += [f"touch {new}/dev/{name}", f"mount --bind /dev/{name} {new}/dev/{name}"]
     script += [f"mount -o remount,bind,ro {new}", f"cd {new}", "pivot_root . .", "umount -l ."]
-    variables = " ".join(f"{name}={q(value)}" for name, value in environment().items())
-    drop = "setpriv --bounding-set=-all --inh-caps=-all --no-new-privs"
+    variables = [f"{name}={value}" for name, value in process.environment().items()]
+    run = shlex.join(["env", "-i", *variables, *_without_rights(as_nobody), *program])
     # The shell stays process 1, which no signal of its own ends and whose end ends all others:
     # code that kills itself has to die, and may not outlive what started this.
-    script += ["cd /tmp/home", f"env -i {variables} {drop} {shlex.join(program)}; exit $?"]
+    script += [f"cd {HOME}", f"{run}; exit $?"]
     # `setpriv` lets it end with the grader, whatever ends that.
-    line = [
-        "setpriv",
-        "--pdeathsig",
-        "KILL",
-        "unshare",
-        "--user",
-        "--map-root-user",
-        "--mount",
-        "--pid",
-        "--fork",
-        "--kill-child",
-    ]
-    return [*line, "--net", "--ipc", "--uts", "sh", "-c", "\n".join(script)]
+    line = ["setpriv", "--pdeathsig", "KILL", "unshare"]
+    line += [] if as_nobody else ["--user", "--map-root-user"]
+    line += ["--mount", "--pid", "--fork", "--kill-child", "--net", "--ipc", "--uts"]
+    return [*line, "sh", "-c", "\n".join(script)]
 
 
 def _place_for_root(inside: Path) -> str:

@@ -18,10 +18,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from lib import notebooks
-from lib.exercises.judging import RIGHT
+from lib.exercises.judging import NOT_HANDED_IN, RIGHT
+from lib.exercises.verdicts import Row
 from lib.grading import similar
 from lib.grading.collect import Handed
-from lib.grading.judge import NOT_HANDED_IN, Row
 
 CSV, JSON, STUDENTS = "results.csv", "results.json", "students.csv"
 ITEMS, REASONS, SIMILAR = "items.csv", "reasons.csv", "similar.csv"

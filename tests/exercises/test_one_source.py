@@ -12,9 +12,8 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 from lib import notebooks
 from lib.errors import CourseError
-from lib.exercises import deriving, judging
+from lib.exercises import checking, deriving, judging, questions
 from lib.exercises.deriving import BEGIN, END, is_answer, is_check, without_solution
-from lib.grading import check, course
 from tests.exercises.caught import answer_files
 
 SOLUTIONS = notebooks.chapters(notebooks.find_root(), notebooks.SOLUTIONS)
@@ -175,7 +174,7 @@ def test_every_task_has_one_check_after_its_answer(solution):
             assert answered is None, f"the answer before {cell.id} has no check"
             answered = cell
         elif is_check(cell):
-            task, variable = course.check_arguments(cell.source)
+            task, variable = questions.check_arguments(cell.source)
             tasks.append(task)
             number, _, word = task.partition(".")
             assert (answered.id, cell.id) == (f"{number}-{word}-answer", f"{number}-{word}-check")
@@ -268,7 +267,7 @@ def values(source):
 def test_every_unsolved_exercise_fails_task_by_task(solution, request):
     if solution.name.startswith("03"):
         request.getfixturevalue("compiled")
-    rows = check.judged(check.read(deriving.exercise_of(solution)))
+    rows = checking.judged(checking.read(deriving.exercise_of(solution)))
     assert [row.task for row in rows] == list(judging.tasks_of(solution.name[:2]))
     assert [row for row in rows if row.verdict != judging.UNANSWERED] == []
 

@@ -17,8 +17,9 @@ from pathlib import Path
 
 import psutil
 
-from lib.grading import batch, course, judge
-from tests.grading.making import ROOT, cell, put, solved
+from lib.exercises import questions
+from lib.grading import batch, confine
+from tests.exercises.making import ROOT, cell, put, solved
 
 WRONG = {
     "01.one_query": 'attention_order = "D F E C A B"',
@@ -102,9 +103,9 @@ def main():
         return {"done": 0, "points": 0, "words": Counter(), "count": asked.count, "kill": kill}
 
     try:
-        exercises = course.read(ROOT, asked.exercise)
+        exercises = questions.read(ROOT, asked.exercise)
         make(base / "in", asked.count, exercises)
-        print(f"confined by {judge.Rules().confinement or 'nothing'}, {asked.workers} workers")
+        print(f"confined by {confine.available() or 'nothing'}, {asked.workers} workers")
         cluster = batch.Cluster(asked.workers)
         run(base / "in", base / "one", state(asked.kill), cluster, asked.exercise)
         if asked.kill:

@@ -13,8 +13,11 @@ import pytest
 
 from lib import cli
 from lib.errors import CourseError
-from lib.grading import batch, judge
-from tests.grading.making import ROOT, answered, cell, handed_out, put, solved
+from lib.exercises.judging import NOT_HANDED_IN, NOT_JUDGED, RIGHT
+from lib.exercises.running.process import Trusted
+from lib.exercises.verdicts import Rules
+from lib.grading import batch, confine
+from tests.exercises.making import ROOT, answered, cell, handed_out, put, solved
 
 posix_only = pytest.mark.skipif(os.name != "posix", reason="processes of POSIX")
 
@@ -48,7 +51,7 @@ def test_the_same_input_gives_the_same_bytes_and_is_judged_once(tmp_path, monkey
     grade(class_, tmp_path / "two")
     assert files(tmp_path / "one", but=()) == files(tmp_path / "two", but=())
     assert first.again == len(NAMES)
-    monkeypatch.setattr(judge, "grade", None)
+    monkeypatch.setattr(batch, "judge_notebook", None)
     again = grade(class_, tmp_path / "one")
     assert again.again == 0
     assert files(tmp_path / "one") == files(tmp_path / "two")
@@ -82,7 +85,9 @@ def test_what_was_changed_is_judged_anew(tmp_path):
     again = grade(class_, tmp_path / "out")
     assert again.again == 1
     assert sum(row.points for row in again.rows["Zoë"]) == 4
-    assert grade(class_, tmp_path / "out", rules=judge.Rules(seconds=9)).again == len(NAMES)
+    assert grade(class_, tmp_path / "out", rules=Rules(confine.Confined(), seconds=9)).again == len(
+        NAMES
+    )
 
 
 def test_exercises_that_nobody_handed_in_are_not_graded(tmp_path):
@@ -90,7 +95,7 @@ def test_exercises_that_nobody_handed_in_are_not_graded(tmp_path):
     tasks = {row.task[:2] for row in grade(class_, tmp_path / "out").rows["Zoë"]}
     assert tasks == {"01"}
     more = grade(class_, tmp_path / "out", numbers=["1", "03"]).rows["Zoë"]
-    assert [row.verdict for row in more[4:]] == [judge.NOT_HANDED_IN] * 9
+    assert [row.verdict for row in more[4:]] == [NOT_HANDED_IN] * 9
     with pytest.raises(CourseError, match="there is no exercise 99"):
         grade(class_, tmp_path / "out", numbers=["99"])
 
@@ -123,7 +128,7 @@ def test_a_killed_worker_s_work_is_done_again(tmp_path):
     )
     assert killed
     assert sorted(seen) == sorted(graded.rows)  # each once
-    assert judge.NOT_JUDGED not in {row.verdict for rows in graded.rows.values() for row in rows}
+    assert NOT_JUDGED not in {row.verdict for rows in graded.rows.values() for row in rows}
     grade(class_, tmp_path / "here")
     assert files(tmp_path / "there") == files(tmp_path / "here")
 
@@ -246,12 +251,12 @@ def test_what_could_not_be_judged_is_judged_by_the_next_run(tmp_path, monkeypatc
     class_ = tmp_path / "class"
     put(class_ / "ann.ipynb", solved("04"))
     with monkeypatch.context() as patched:
-        patched.setattr(judge.confine, "available", lambda: "")
-        first = grade(class_, tmp_path / "out", rules=judge.Rules())
-    assert judge.NOT_JUDGED in {row.verdict for row in first.rows["ann"]}
-    again = grade(class_, tmp_path / "out", rules=judge.Rules(unconfined=True))
+        patched.setattr(confine, "available", lambda: "")
+        first = grade(class_, tmp_path / "out", rules=Rules(confine.Confined()))
+    assert NOT_JUDGED in {row.verdict for row in first.rows["ann"]}
+    again = grade(class_, tmp_path / "out", rules=Rules(Trusted()))
     assert again.again == 1
-    assert {row.verdict for row in again.rows["ann"]} == {judge.RIGHT}
+    assert {row.verdict for row in again.rows["ann"]} == {RIGHT}
 
 
 def test_the_command(tmp_path, capsys):
@@ -289,7 +294,7 @@ def test_ctrl_c_keeps_what_is_done(tmp_path, monkeypatch):
     if os.name == "nt":
         pytest.skip("Windows sends Ctrl-C in another way")
     class_, count = make(tmp_path / "class"), []
-    plain = judge.grade
+    plain = batch.judge_notebook
 
     def slow(*arguments):
         count.append(1)
@@ -298,7 +303,7 @@ def test_ctrl_c_keeps_what_is_done(tmp_path, monkeypatch):
             time.sleep(5)
         return plain(*arguments)
 
-    monkeypatch.setattr(judge, "grade", slow)
+    monkeypatch.setattr(batch, "judge_notebook", slow)
     code = cli.main(["grade", str(class_), "--out", str(tmp_path / "out"), "--workers", "1"])
     assert code == cli.INTERRUPTED
     assert len(list(Path(tmp_path / "out" / batch.DONE).iterdir())) == 2

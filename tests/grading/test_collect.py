@@ -6,11 +6,12 @@ import os
 import pytest
 
 from lib.errors import CourseError
+from lib.exercises import answers, questions, reading
 from lib.exercises.judging import MALFORMED, MISSING, UNANSWERED
-from lib.grading import answers, collect, course
-from tests.grading.making import ROOT, answered, cell, handed_out, new_cell, put, solved
+from lib.grading import collect
+from tests.exercises.making import ROOT, answered, cell, handed_out, new_cell, put, solved
 
-EXERCISES = course.read(ROOT, ["01", "03", "04"])
+EXERCISES = questions.read(ROOT, ["01", "03", "04"])
 RIGHT = 'attention_order = "B A C E F D"'
 
 
@@ -150,7 +151,7 @@ def twice_the_same():
     ids=range(8),
 )
 def test_split_and_retyped_answers_are_found(tmp_path, make):
-    from lib.grading.literal import read
+    from lib.exercises.literal import read
 
     one = handed(tmp_path, make())
     got = found(one)
@@ -255,7 +256,7 @@ def test_other_files_and_links_are_told_of(tmp_path):
 
 
 def test_large_files_are_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(collect, "SIZE", 1000)
+    monkeypatch.setattr(reading, "SIZE", 1000)
     one = handed(tmp_path, solved("01"))
     assert "Clear its outputs" in one.troubles["01"]
 
@@ -290,8 +291,8 @@ def test_students_are_called_as_they_handed_in(tmp_path):
 
 
 def test_names_that_are_no_text_can_be_written():
-    assert collect.clean("a\udcffb") == "a\ufffdb"
-    assert collect.clean("a\ud800b\x1b[0m") == "a?b?[0m"
+    assert reading.clean("a\udcffb") == "a\ufffdb"
+    assert reading.clean("a\ud800b\x1b[0m") == "a?b?[0m"
 
 
 def both(tmp_path, one, other):

@@ -8,14 +8,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from lib.grading import confine, course, judge, remote
-from lib.grading.collect import read
-from tests.grading.making import ROOT, solved
+from lib.exercises import questions, verdicts
+from lib.exercises.reading import read
+from lib.exercises.running import process as processes
+from lib.exercises.running import remote
+from lib.exercises.running.process import Trusted
+from lib.grading import confine
+from tests.exercises.making import ROOT, solved
 
 SECRET = "a secret of the teacher's shell"
 
 
-@pytest.fixture(params=[confine.BUBBLEWRAP, confine.NAMESPACES])
+@pytest.fixture(params=confine.methods())
 def inside(request, tmp_path, monkeypatch):
     """Run code in there, and return its exit code and what it printed."""
     monkeypatch.setenv("TEACHER", SECRET)
@@ -27,6 +31,7 @@ def inside(request, tmp_path, monkeypatch):
         )
         return done.returncode, done.stdout.strip()
 
+    run.method = request.param
     if run("print(6 * 7)") != (0, "42"):
         pytest.skip(f"{request.param} does not work here")
     return run
@@ -36,6 +41,27 @@ def test_code_that_kills_itself_dies(inside):
     code, said = inside("import os; print(os.getpid() == 1, flush=True); os.kill(os.getpid(), 9)")
     assert code != 0
     assert said == "False"
+
+
+def test_code_does_not_run_as_the_root_who_grades(inside, tmp_path):
+    if not inside.method.endswith(confine.AS_NOBODY):
+        pytest.skip("root is dropped where the system lets a grader who is root mount")
+    key = tmp_path / "key"
+    key.write_text("of root's")
+    key.chmod(0o600)
+    tmp_path.chmod(0o755)
+    assert inside("import os; print(os.listdir('/grading'))") == (0, "['key']")
+    assert inside("open('/grading/key')")[0] != 0
+    assert inside(
+        "import os; print(os.getresuid(), os.getresgid(), os.getgroups(), os.geteuid())\n"
+        "print(open('/proc/self/status').read().split('CapBnd:')[1].split()[0])"
+    ) == (0, "(65534, 65534, 65534) (65534, 65534, 65534) [] 65534\n0000000000000000")
+
+
+def test_root_takes_a_road_that_drops_root_where_there_is_one():
+    roads = [road for road in confine.methods() if road.endswith(confine.AS_NOBODY)]
+    assert bool(roads) == (hasattr(os, "geteuid") and os.geteuid() == 0)
+    assert confine.methods()[: len(roads)] == roads
 
 
 def test_nothing_shows_the_environment_of_the_grader(inside):
@@ -67,7 +93,7 @@ def test_what_leaves_its_group_and_asks_to_live_on_dies_with_the_rest(inside, tm
         command, env=confine.outside(), stdout=subprocess.PIPE, text=True, start_new_session=True
     )
     assert process.stdout.readline() == "alive\n"
-    confine.kill(process)
+    processes.kill(process)
     with process:  # closes and waits
         assert process.stdout.read() == ""  # nobody holds the pipe any more
 
@@ -83,20 +109,21 @@ SHARED = """
 import ctypes
 def scores(q, K):
     libc = ctypes.CDLL(None, use_errno=True)
-    return [float(libc.shmget(0, 1 << 30, 0o1600))]
+    return [float(n) for n in (libc.shmget(0, 1 << 30, 0o1600), libc.msgget(0, 0o1600),
+                               libc.semget(0, 100, 0o1600))]
 """
 
 
-def test_shared_memory_is_refused():
+def test_memory_that_no_limit_counts_is_refused():
     if not confine.available():
         pytest.skip("nothing here confines a process")
-    run = judge._Process(judge.Rules(seconds=10), False, {})
+    run = verdicts._Process(verdicts.Rules(confine.Confined(), seconds=10), False, {})
     try:
         told = run.session.wait_until_ready()
         if not told["no_processes"]:
             pytest.skip("no filter of system calls here")
         run.session.request("cell", source=SHARED)
-        assert remote.Function(run.session, "scores")(1, 2) == [-1.0]
+        assert remote.Function(run.session, "scores")(1, 2) == [-1.0] * 3
     finally:
         run.close()
 
@@ -106,15 +133,15 @@ class Enough(Exception):
 
 
 def test_more_time_for_an_answer_is_more_time_for_its_process(monkeypatch):
-    def start(method, limits, numba):
+    def start(self, limits, numba):
         raise Enough(limits.seconds)
 
-    monkeypatch.setattr(judge.confine, "start", start)
-    exercise = course.read(ROOT, ["04"])["04"]
+    monkeypatch.setattr(Trusted, "start", start)
+    exercise = questions.read(ROOT, ["04"])["04"]
     cells = read(json.dumps(solved("04")).encode(), "a.ipynb", [])
-    rules = judge.Rules(unconfined=True, seconds=100)
+    rules = verdicts.Rules(Trusted(), seconds=100)
     with pytest.raises(Enough, match="^700$"):  # six answers, and one more to start
-        judge._Notebook("Ann", exercise, cells, rules).rows()
+        verdicts._Notebook("Ann", exercise, cells, rules).rows()
 
 
 class Endless:
@@ -130,7 +157,7 @@ class Endless:
 def test_the_judge_waits_no_longer_than_it_said(monkeypatch):
     process = SimpleNamespace(pid=0, stdout=Endless(), stdin=SimpleNamespace(
         write=len, flush=lambda: None, close=lambda: None), kill=lambda: None)  # fmt: skip
-    monkeypatch.setattr(remote.confine, "kill", lambda process: None)  # which escapes it
+    monkeypatch.setattr(remote.processes, "kill", lambda process: None)  # which escapes it
     session = remote.Session(process)
     with pytest.raises(remote.Gone, match="it took longer than 0.5 s"), session.within(0.5):
         session.request("look", name="x")

@@ -8,17 +8,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lib.grading import collect, course, judge
-from tests.grading.making import ROOT, answered
+from lib.exercises import answers, program, questions
+from lib.exercises.judging import NOT_JUDGED, UNANSWERED
+from lib.exercises.verdicts import Rules
+from lib.grading import batch, collect, confine
+from tests.exercises.making import ROOT, answered
 
-EXERCISES = course.read(ROOT, ["01", "04"])
+EXERCISES = questions.read(ROOT, ["01", "04"])
 # What an intact copy earns: some of its answers are right, some are not.
 MINE = {
     "01": answered("01", one_query='attention_order = "B C E F A D"', next_token="x = 1"),
     "04": answered("04", scores="def scores(q, K):\n    return K @ q"),
 }
 LITTLE = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.just([]) | st.just({})
-RULES = judge.Rules()
+RULES = Rules(confine.Confined())
 
 
 def places(value, path=()):
@@ -89,7 +92,7 @@ def rows_of(data, number):
         path.write_bytes(data)
         handed = collect.collect("anna", path, EXERCISES)
     exercises = {number: EXERCISES[number]}
-    return handed, judge.grade(judge.handed_from(handed.as_dict()), exercises, RULES)
+    return handed, batch.judge_handed(handed, exercises, RULES)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -100,7 +103,7 @@ def test_a_damaged_notebook_of_literals_earns_no_more_than_the_whole(data):
     handed, rows = rows_of(data, "01")
     for row, intact in zip(rows, whole, strict=True):
         assert row.points <= intact.points, row
-        assert row.points or row.message or row.verdict == judge.UNANSWERED or handed.notes
+        assert row.points or row.message or row.verdict == UNANSWERED or handed.notes
 
 
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -110,18 +113,18 @@ def test_code_of_a_damaged_notebook_is_what_its_owner_wrote(data):
     handed, _ = rows_of(data, "04")
     for question in EXERCISES["04"].questions:
         if "04" in handed.cells:
-            found = judge.answers.find(question, EXERCISES["04"], handed.cells["04"])
+            found = answers.find(question, EXERCISES["04"], handed.cells["04"])
             own = {line for cell in handed.cells["04"] for line in cell.source.split("\n")}
             assert set(found.source.split("\n")) <= own | {""}
-            judge.program.support([found.source], EXERCISES["04"].cells, own)
+            program.support([found.source], EXERCISES["04"].cells, own)
 
 
 @pytest.fixture(autouse=True)
 def _nothing_is_run(monkeypatch):
-    monkeypatch.setattr(judge.confine, "available", lambda: "")
+    monkeypatch.setattr(confine, "available", lambda: "")
 
 
 def test_where_nothing_confines_a_process_functions_are_not_run():
     _, rows = rows_of(json.dumps(MINE["04"]).encode(), "04")
-    assert {(row.verdict, row.points) for row in rows} == {(judge.NOT_JUDGED, 0.0)}
+    assert {(row.verdict, row.points) for row in rows} == {(NOT_JUDGED, 0.0)}
     assert "--unconfined" in rows[0].message

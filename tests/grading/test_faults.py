@@ -6,11 +6,15 @@ import socket
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 
-from lib.grading import batch, confine, judge
-from tests.grading.making import ROOT, answered, cell, handed_out, put, solved
+from lib.exercises import verdicts
+from lib.exercises.judging import MALFORMED, MISSING, NOT_HANDED_IN, UNANSWERED
+from lib.exercises.running import remote
+from lib.grading import batch, confine
+from tests.exercises.making import ROOT, answered, cell, handed_out, put, solved
 
 RIGHT_SCORES = "q @ K.T / np.sqrt(len(q))"
 WRONG = 'attention_order = "D F E C A B"'
@@ -180,7 +184,7 @@ def batch_of_all(tmp_path_factory):
     base = tmp_path_factory.mktemp("class")
     make(base / "handed in")
     before = set(Path(tempfile.gettempdir()).glob("grading-*")), _lib(), _children()
-    rules = judge.Rules(seconds=1, patience=4)
+    rules = verdicts.Rules(confine.Confined(), seconds=1, patience=4)
     graded = batch.grade(base / "handed in", base / "out", ROOT, rules=rules)
     after = set(Path(tempfile.gettempdir()).glob("grading-*")), _lib(), _children()
     return graded, before, after, base / "out"
@@ -215,11 +219,10 @@ def test_right_and_half_right_get_what_they_earned(rows):
     assert points(rows("half"), "01") == [0, 0, 1, 1]
     # The other four are built on these two: what they call is not right yet.
     assert points(rows("half"), "04") == [0] * 6
-    assert [row.verdict for row in rows("half").values()][:2] == [judge.WRONG, judge.MALFORMED]
-    assert rows("half")["04.softmax"].verdict == judge.UNANSWERED
-    assert {row.verdict for t, row in rows("nothing").items() if t[:2] == "01"} == {
-        judge.UNANSWERED
-    }
+    assert [row.verdict for row in rows("half").values()][:2] == [verdicts.WRONG, MALFORMED]
+    assert rows("half")["04.softmax"].verdict == UNANSWERED
+    words = {row.verdict for task, row in rows("nothing").items() if task[:2] == "01"}
+    assert words == {UNANSWERED}
 
 
 def test_17_a_wrong_answer_saved_as_right_fails(rows):
@@ -253,7 +256,7 @@ SAYS = {
 def test_20_what_cannot_be_read_is_reported_in_words(rows, notes, what):
     assert not any(points(rows(f"20 {what}"), ""))
     assert SAYS[what] in notes(f"20 {what}")
-    word = judge.NOT_HANDED_IN if what == "empty folder" else judge.MISSING
+    word = NOT_HANDED_IN if what == "empty folder" else MISSING
     assert rows(f"20 {what}")["01.one_query"].verdict == word
 
 
@@ -317,14 +320,14 @@ def test_the_files_of_results_hold_all_of_them(batch_of_all):
     assert len(list((out / "reports").glob("*.html"))) == len(graded.rows)
 
 
-@pytest.mark.parametrize("method", [confine.BUBBLEWRAP, confine.NAMESPACES])
+@pytest.mark.parametrize("method", confine.methods())
 def test_26_intrusions_fail(method, monkeypatch, tmp_path):
     """All of them in one notebook: each is the answer to 04.scores in its turn."""
     try:
         monkeypatch.setattr(confine, "available", lambda: method)
-        session = judge._Process(judge.Rules(seconds=5), False, {})
+        session = verdicts._Process(verdicts.Rules(confine.Confined(), seconds=5), False, {})
         session.session.wait_until_ready()
-    except (OSError, judge.remote.Gone):
+    except (OSError, remote.Gone):
         pytest.skip(f"{method} does not work here")
     put(tmp_path / "handed in" / "somebody.ipynb", solved("01"))
     succeeded, said = [], {}
@@ -335,10 +338,10 @@ def test_26_intrusions_fail(method, monkeypatch, tmp_path):
             if what in ("forks", "becomes another"):
                 code = code.replace("while True: pass", "os._exit(0)")
             session.session.request("cell", source=f"import numpy as np\n{tries(code)}")
-            call = judge.remote.Function(session.session, "scores")
+            call = remote.Function(session.session, "scores")
             try:
                 with session.session.within(5):
-                    call(judge.np.ones(2), judge.np.ones((3, 2)))
+                    call(np.ones(2), np.ones((3, 2)))
                 succeeded.append(what)
             except Exception as error:
                 said[what] = f"{type(error).__name__} {error}"

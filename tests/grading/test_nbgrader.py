@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.grading.making import ROOT, answered, put, solved
+from tests.exercises.making import ROOT, answered, put, solved
 
 pytest.importorskip("nbgrader", reason="nbgrader is not installed")
 

@@ -4,14 +4,16 @@ import csv
 import io
 import json
 import unicodedata
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
+from lib.exercises import Wrong, judging
 from lib.exercises.judging import RIGHT, WRONG
+from lib.exercises.verdicts import Row
 from lib.grading import batch, report, similar
-from lib.grading.judge import Row
-from tests.grading.making import ROOT, answered, put, solved
+from tests.exercises.making import ROOT, answered, put, solved
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(1)>"
 BECAUSE = "Attention gives weight to no key of the left context, since its mask is too narrow"
@@ -55,14 +57,12 @@ def make(folder):
 
 
 def test_results(tmp_path, monkeypatch):
-    from lib.grading import judge
-
-    plain = judge.judging.find  # the real model is slow, and what is said of it is tested elsewhere
-    unjudged = lambda answer: (_ for _ in ()).throw(judge.Wrong("not here"))  # noqa: E731
+    plain = judging.find  # the real model is slow, and what is said of it is tested elsewhere
+    unjudged = lambda answer: (_ for _ in ()).throw(Wrong("not here"))  # noqa: E731
     monkeypatch.setattr(
-        judge.judging,
+        judging,
         "find",
-        lambda name: judge.replace(plain(name), judge=unjudged) if "real" in name else plain(name),
+        lambda name: replace(plain(name), judge=unjudged) if "real" in name else plain(name),
     )
     make(tmp_path / "in")
     out = tmp_path / "out"

@@ -16,7 +16,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from lib import cli, notebooks
 from lib.errors import CourseError
-from lib.grading import check
+from lib.exercises import checking
 from lib.lab import installed
 from lib.site import copies, launchable, lite, wheels
 
@@ -255,7 +255,7 @@ def test_a_download_out_of_the_browser_is_known_by_its_name(root, tmp_path):
     names = []
     for name in ("01_ordering.ipynb", "exercises_01_ordering.ipynb"):
         shutil.copy(root / "exercises" / "01_ordering.ipynb", tmp_path / name)
-        read = check.read(tmp_path / name)
+        read = checking.read(tmp_path / name)
         names.append([question.task for question in read.exercise.questions])
     assert names[0] == names[1]
     assert names[0][0] == "01.one_query"

@@ -11,7 +11,7 @@ import pytest
 
 from lib.exercises import counting, twins
 from lib.exercises.building import Given
-from lib.grading import remote, wire
+from lib.exercises.running import remote, wire
 from lib.layer import random_layer
 
 
@@ -21,8 +21,8 @@ def worker():
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "wire", wire)
         patch.setitem(sys.modules, "twins", twins)
-        place = importlib.util.find_spec("lib.grading.worker").origin
-        spec = importlib.util.spec_from_file_location("lib.grading.worker", place)
+        place = importlib.util.find_spec("lib.exercises.running.worker").origin
+        spec = importlib.util.spec_from_file_location("lib.exercises.running.worker", place)
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         yield module

@@ -1,7 +1,7 @@
 """The confined process: it runs the code of one submission, and answers what it is asked.
 
-It is started by `lib.grading.confine` with nothing of the course's keys in sight. It makes no
-verdict: it is given inputs, calls the function that it is told to call, and returns what came.
+It is started by `process`, or by `lib.grading.confine` with no key of the course in sight. It makes
+no verdict: it is given inputs, calls the function that it is told to call, and returns what came.
 Whatever code does in here, to this file too, it can do no more than return other values.
 
     python worker.py SETTINGS    # JSON; frames of `wire` come on stdin, answers go to stdout
@@ -342,13 +342,13 @@ def limit(memory, seconds, file_bytes):
 
 
 # System calls that are refused, by machine: those that start a process (fork, vfork, execve,
-# execveat), shmget, whose memory no limit counts, and those that change what is seen (mount and
-# its kin, unshare, setns, chroot, ptrace, bpf). clone is let pass where it makes a thread; clone3
-# is said not to exist, so that libraries fall back to clone, whose flags can be read. Numbers:
-# Linux, arch/*/entry/syscalls.
+# execveat), shmget, msgget and semget, whose memory no limit counts, and those that change what is
+# seen (mount and its kin, unshare, setns, chroot, ptrace, bpf). clone is let pass where it makes a
+# thread; clone3 is said not to exist, so that libraries fall back to clone, whose flags can be
+# read. Numbers: Linux, arch/*/entry/syscalls.
 _BOTH = (428, 429, 430, 431, 432, 442, 425)  # open_tree … fsmount, mount_setattr, io_uring_setup
-_X86 = (57, 58, 59, 322, 29, 165, 166, 155, 161, 272, 308, 101, 321, *_BOTH)
-_ARM = (221, 281, 194, 40, 39, 41, 51, 97, 268, 117, 280, *_BOTH)
+_X86 = (57, 58, 59, 322, 29, 68, 64, 165, 166, 155, 161, 272, 308, 101, 321, *_BOTH)
+_ARM = (221, 281, 194, 186, 190, 40, 39, 41, 51, 97, 268, 117, 280, *_BOTH)
 CALLS = {"x86_64": (0xC000003E, 56, _X86), "aarch64": (0xC00000B7, 220, _ARM)}
 CLONE3 = 435
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from lib.exercises.answers import Found, find
 from lib.exercises.judging import MALFORMED, MISSING, UNANSWERED
-from lib.grading.answers import Found, find
-from lib.grading.collect import Cell
-from lib.grading.course import Exercise, Question
+from lib.exercises.questions import Exercise, Question
+from lib.exercises.reading import Cell
 
 QUESTION = Question(
     task="09.x", title="", variable="x", points=1.0, answer="09-x-answer", check="09-x-check",

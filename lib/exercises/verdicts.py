@@ -1,6 +1,6 @@
-"""Make the verdicts on one submission. Nothing of the submission's is run in this process.
+"""Make the verdicts on one notebook. Nothing of the notebook's is run in this process.
 
-Literals are read and judged here. Functions are called in a confined process, one for each
+Literals are read and judged here. Functions are called in a process of their own, one for each
 notebook: it gets inputs and returns arrays, and what they are compared with never leaves here.
 An answer that hangs, or ends its process, is put aside, and the others go on in a new one.
 """
@@ -11,17 +11,17 @@ import functools
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from lib.errors import CourseError, ModelError
-from lib.exercises import judging
+from lib.exercises import answers, hidden, judging, literal, program
 from lib.exercises import t06_build_the_stack as t06
 from lib.exercises.building import Building, plain
 from lib.exercises.judging import (
     MALFORMED,
-    MISSING,
+    NOT_JUDGED,
     RIGHT,
     UNANSWERED,
     WRONG,
@@ -30,12 +30,12 @@ from lib.exercises.judging import (
     Unanswered,
     Wrong,
 )
+from lib.exercises.questions import Exercise, Question, owner
+from lib.exercises.reading import Cell, clean, code
+from lib.exercises.running import remote
+from lib.exercises.running.process import Limits, Runner
 from lib.exercises.work import Kernel
-from lib.grading import answers, confine, hidden, literal, program, remote
-from lib.grading.collect import Cell, Handed, clean, code
-from lib.grading.course import Exercise, Question, owner
 
-NOT_HANDED_IN, NOT_JUDGED = "not handed in", "cannot be judged here"
 WORDS = {"Wrong": WRONG, "Unanswered": UNANSWERED, "Malformed": MALFORMED, "NotJudged": NOT_JUDGED}
 MESSAGE = 4_000  # characters
 UNSAFE = (
@@ -46,13 +46,12 @@ UNSAFE = (
 
 @dataclass(frozen=True)
 class Rules:
-    """How a submission is judged.
+    """How a notebook is judged.
 
     Fields
     ------
-    unconfined : bool
-        Run functions without a confinement. If not, the one that works here is used, and where
-        none does, functions are not run.
+    runner : Runner
+        Starts the processes in which code runs; where it does not work, no code is run.
     seconds : float
         Of processor time that one answer may take.
     patience : float
@@ -61,20 +60,15 @@ class Rules:
         Seconds by the clock that one answer may take; by default some times those of processor
         time, since a busy machine takes nobody's time away.
     salt : str
-        What hidden inputs are made of besides the submission: students should not have it.
+        What hidden inputs are made of besides the answer: its author should not have it.
     """
 
-    unconfined: bool = False
+    runner: Runner
     seconds: float = 10
     patience: float = 60
     wait: float = 0
     salt: str = ""
-    limits: confine.Limits = field(default_factory=confine.Limits)
-
-    @property
-    def confinement(self) -> str:
-        """What functions are run in, on this machine; empty: they are not run."""
-        return confine.UNCONFINED if self.unconfined else confine.available()
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True)
@@ -93,31 +87,19 @@ class Row:
     reason: str = ""  # the sentence of a diagnosis
 
 
-def grade(handed: Handed, exercises: dict[str, Exercise], rules: Rules) -> list[Row]:
-    """Return the verdicts on what one student handed in, a row for each task.
-
-    Parameters
-    ----------
-    handed : Handed
-    exercises : dict of str to Exercise
-        Those that are graded.
-    rules : Rules
-    """
-    rows = []
-    for number, exercise in sorted(exercises.items()):
-        word = MISSING if number in handed.troubles else NOT_HANDED_IN
-        why = handed.troubles.get(number, "")
-        if number in handed.cells:
-            try:
-                rows += _Notebook(handed.student, exercise, handed.cells[number], rules).rows()
-                continue
-            except Exception as error:  # whatever it was, the others shall have their verdicts
-                word, why = NOT_JUDGED, f"The notebook broke its judge: {type(error).__name__}."
-        rows += [_row(handed.student, question, word, why) for question in exercise.questions]
-    return rows
+def judge_notebook(
+    student: str, exercise: Exercise, cells: Sequence[Cell], rules: Rules
+) -> list[Row]:
+    """Return the verdicts on one notebook, a row for each task of the exercise."""
+    try:
+        return _Notebook(student, exercise, cells, rules).rows()
+    except Exception as error:  # whatever it was, the others shall have their verdicts
+        why = f"The notebook broke its judge: {type(error).__name__}."
+        return [row_of(student, question, NOT_JUDGED, why) for question in exercise.questions]
 
 
-def _row(student: str, question: Question, word: str, message: str, **more: str) -> Row:
+def row_of(student: str, question: Question, word: str, message: str, **more: str) -> Row:
+    """Return the row of one task; the message is made fit for every file."""
     points = question.points if word == RIGHT else 0.0
     message = re.sub(r"\b0x[0-9a-fA-F]{6,}", "0x…", clean(message))[:MESSAGE]
     return Row(
@@ -145,7 +127,7 @@ class _Notebook:
                 self._give(question, found.word, found.message)
             elif question.is_built or not self._judge_literal(question):
                 running.append(question)
-        if running and not self.rules.confinement:
+        if running and not self.rules.runner.name:
             for question in running:
                 self._give(question, NOT_JUDGED, UNSAFE)
         elif running:
@@ -156,7 +138,7 @@ class _Notebook:
         found = self.found[question.task]
         text = "\n".join(part for part in (message, found.note) if part)
         more = {"answer": found.source, **more}
-        self.judged[question.task] = _row(self.student, question, word, text, **more)
+        self.judged[question.task] = row_of(self.student, question, word, text, **more)
 
     def sources(self, question: Question) -> tuple[list[str], list[str]]:
         """Return the code cells above an answer, and those below it."""
@@ -242,12 +224,11 @@ class _Process:
     """One process for the answers of one notebook, each with names of its own."""
 
     def __init__(
-        self, rules: Rules, numba: bool, programs: dict, limits: confine.Limits | None = None
+        self, rules: Rules, numba: bool, programs: dict, limits: Limits | None = None
     ) -> None:
         self.rules, self.programs = rules, programs
-        process = confine.start(rules.confinement, limits or rules.limits, numba)
-        self.session = remote.Session(process)
-        self.session.wait = rules.wait
+        process = rules.runner.start(limits or rules.limits, numba)
+        self.session = remote.Session(process, rules.wait)
 
     def close(self) -> None:
         """End the process."""
@@ -394,17 +375,3 @@ def plain_value(value: object) -> object:
     if isinstance(value, np.ndarray) and type(value) is np.ndarray:
         return value.tolist()
     return value.item() if type(value) in np.sctypeDict.values() else value
-
-
-def as_dicts(rows: Sequence[Row]) -> list[dict]:
-    """Return rows as plain dicts."""
-    return [asdict(row) for row in rows]
-
-
-def handed_from(data: dict) -> Handed:
-    """Return what `Handed.as_dict` made a dict of."""
-    cells = {
-        number: [Cell(c["kind"], c["source"], tuple(c["ids"]), tuple(c["tags"])) for c in found]
-        for number, found in data["cells"].items()
-    }
-    return replace(Handed(**{**data, "cells": {}}), cells=cells)

@@ -1,4 +1,4 @@
-"""Ask the confined process: a function in there is called as if it were here.
+"""Ask the process of an answer: a function in there is called as if it were here.
 
 What comes back is plain arrays and numbers, checked by `wire`. Functions among the arguments stay
 here and are run when the process asks for that; numbers that count stay here too, so that the work
@@ -11,6 +11,7 @@ import math
 import operator
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, is_dataclass
@@ -20,16 +21,15 @@ import psutil
 
 from lib.exercises import counting
 from lib.exercises.building import Given
-from lib.grading import confine, wire
+from lib.exercises.running import process as processes
+from lib.exercises.running import wire
 from lib.layer import LayerWeights
 
 ASKED = 200_000  # times that a process may ask for something, for one task
 GIVEN = 4_096  # numbers that a function of the judge's may be given at once
 ELEMENTS = 5 * 10**5  # of all arrays that count, for one task
-
-
 START = 60.0  # seconds that a process may take to start
-WAIT = 4
+WAIT = 4  # seconds by the clock for each one of processor time
 
 
 class Gone(BaseException):
@@ -37,19 +37,31 @@ class Gone(BaseException):
 
 
 class Session:
-    """A confined process, and what it may know of the judge's objects."""
+    """A process, and what it may know of the judge's objects.
 
-    def __init__(self, process) -> None:
-        self._process, self._late, self._gone = process, False, ""
+    Reading and writing are done in threads: something that has left the process may hold its pipes
+    for ever, and neither can be given up. Waiting for them can.
+
+    Parameters
+    ----------
+    process : Process
+    wait : float
+        Seconds by the clock that an answer may take; `WAIT` times those of processor time if 0.
+    """
+
+    def __init__(self, process, wait: float = 0.0) -> None:
+        self._process, self._wait = process, wait
+        self._seconds = self._begun = self._used_before = 0.0
+        self._next_look = math.inf  # when to see whether the time is over
         self._given: list[Given] = []
         self.counter: Counter | None = None
         self._asked = 0
         self._frames: queue.Queue = queue.Queue(maxsize=8)
-        threading.Thread(target=self._read, daemon=True).start()
-        self.wait = 0.0  # seconds by the clock, if not `WAIT` times those of processor time
+        self._outgoing: queue.SimpleQueue = queue.SimpleQueue()
+        for work in (self._read, self._write):
+            threading.Thread(target=work, daemon=True).start()
 
     def _read(self) -> None:
-        """Take in what comes, in a thread of its own: reading cannot be given up, waiting can."""
         try:
             while True:
                 self._frames.put(wire.frame(self._process.stdout))
@@ -58,9 +70,17 @@ class Session:
                 self._frames.put(error, timeout=60)
         self._process.stdout.close()
 
+    def _write(self) -> None:
+        with suppress(OSError, ValueError):  # the process has ended, which reading shows
+            while (body := self._outgoing.get()) is not None:
+                wire.write(self._process.stdin, body)
+        with suppress(OSError):
+            self._process.stdin.close()
+
     def close(self) -> None:
         """End the process and all that it started."""
-        confine.end(self._process)
+        self._outgoing.put(None)
+        processes.end(self._process)
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
@@ -68,23 +88,24 @@ class Session:
 
         Then the process is ended, and `Gone` is raised. A busy machine takes nobody's time away.
         """
-        done = threading.Event()
-        watch = threading.Thread(target=self._watch, args=(seconds, done), daemon=True)
         self._asked, self._given = 0, []
-        watch.start()
+        self._seconds, self._begun = seconds, time.monotonic()
+        self._used_before = self._used() if seconds < START else 0.0
+        self._next_look = self._begun + seconds
         try:
             yield
         finally:
-            done.set()
+            self._next_look = math.inf
 
-    def _watch(self, seconds: float, done: threading.Event) -> None:
-        before, waited = self._used() if seconds < START else 0.0, 0.0
-        while not done.wait(seconds if waited == 0 else 1.0):
-            waited += seconds if waited == 0 else 1.0
-            if waited >= (self.wait or WAIT * seconds) or self._used() - before >= 0.9 * seconds:
-                self._gone = f"it took longer than {seconds:g} s"
-                confine.kill(self._process)
-                return
+    def _end_if_late(self) -> None:
+        now = time.monotonic()
+        if now < self._next_look:
+            return
+        self._next_look = now + 1
+        late = now - self._begun >= (self._wait or WAIT * self._seconds)
+        if late or self._used() - self._used_before >= 0.9 * self._seconds:
+            processes.kill(self._process)
+            raise Gone(f"it took longer than {self._seconds:g} s")
 
     def _used(self) -> float:
         """Return the seconds of processor time that the process has had so far."""
@@ -105,38 +126,33 @@ class Session:
         """
         try:
             self._send({"do": do, "with": arguments})
-            while True:
-                message = self._receive()
-                if "ask" not in message:
-                    return message
+            while "ask" in (message := self._receive()):
                 self._send(self._reply(message))
+            return message
         except (EOFError, OSError, ValueError):
-            raise Gone(self._gone or "its process ended before it had returned") from None
+            raise Gone("its process ended before it had returned") from None
         except wire.WireError as error:
-            confine.kill(self._process)
+            processes.kill(self._process)
             raise Gone(f"it sent something that is no answer: {error}") from None
 
     def _send(self, message: dict) -> None:
-        wire.send(self._process.stdin, message, self._sent)
+        self._outgoing.put(wire.encode(message, self._sent))
 
     def _receive(self) -> dict:
         while True:
-            try:
-                came = self._frames.get(timeout=0.5)
-            except queue.Empty:
-                if self._gone:  # something that has left the process may hold its pipe for ever
-                    raise EOFError from None
-                continue
-            if isinstance(came, Exception):
-                raise came
-            return wire.message_of(came, self._received)
+            self._end_if_late()
+            with suppress(queue.Empty):
+                came = self._frames.get(timeout=0.25)
+                if isinstance(came, Exception):
+                    raise came
+                return wire.message_of(came, self._received)
 
     def wait_until_ready(self) -> dict:
         """Wait for the process's first word."""
         try:
             return self._receive()
-        except (EOFError, OSError, wire.WireError):
-            raise Gone(self._gone or "its process did not start") from None
+        except (EOFError, OSError, ValueError, wire.WireError):
+            raise Gone("its process did not start") from None
 
     def _reply(self, message: dict) -> dict:
         self._asked += 1

@@ -3,7 +3,7 @@
 import pytest
 
 from lib.exercises.judging import Malformed
-from lib.grading.literal import DEPTH, LENGTH, NODES, Computed, bound, parse, read
+from lib.exercises.literal import DEPTH, LENGTH, NODES, Computed, bound, parse, read
 
 
 def value(source, *others, variable="x"):

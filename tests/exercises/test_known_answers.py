@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from lib.exercises import work
+from lib.exercises import hidden, questions, verdicts, work
 from lib.exercises.judging import tasks_of
-from lib.grading import confine, course, hidden, judge, remote
+from lib.exercises.running import remote
+from lib.grading import confine
 from tests.exercises.caught import answer_files
-from tests.grading.making import ROOT
+from tests.exercises.making import ROOT
 
 FILES = answer_files()
 # What only the compiler says; its messages are the same, and it takes seconds for each.
@@ -37,7 +38,7 @@ def process(request, monkeypatch):
     if not confine.available():
         pytest.skip("nothing here confines a process")
     monkeypatch.setattr(work, "NUMBA", False)
-    run = judge._Process(judge.Rules(seconds=30), False, {})
+    run = verdicts._Process(verdicts.Rules(confine.Confined(), seconds=30), False, {})
     run.session.wait_until_ready()
     # In there nothing of the tests can be seen, so the answers are told as text.
     assert run.session.request("cell", source=MODULE.format(source("04"))) == {}
@@ -47,21 +48,23 @@ def process(request, monkeypatch):
 
 
 def verdict(process, task, expression):
-    (question,) = (q for q in course.read(ROOT, [task[:2]])[task[:2]].questions if q.task == task)
+    (question,) = (
+        q for q in questions.read(ROOT, [task[:2]])[task[:2]].questions if q.task == task
+    )
     question = replace(question, variable="its_answer")  # kernels call each other by their names
     process.programs = {task: [expression]}
     process.session.request("cell", source=f"its_answer = {expression}")
     with process.session.within(30):
-        return judge.verdict_of(lambda: process._judge(question, "", {}))
+        return verdicts.verdict_of(lambda: process._judge(question, "", {}))
 
 
 def test_they_get_the_verdict_and_the_message_of_course_check(process, monkeypatch):
     number, run = process
     # Without the model: what all its heads are given is tested with the whole exercise.
-    monkeypatch.setattr(judge, "judge_function", judge.Building.judge)
+    monkeypatch.setattr(verdicts, "judge_function", verdicts.Building.judge)
     wrong = []
     for task in tasks_of(number):
-        if not course.owner(task) or not hasattr(course.owner(task), "name"):
+        if not questions.owner(task) or not hasattr(questions.owner(task), "name"):
             continue
         answers = FILES[number]
         right = [f"RIGHT[{task!r}]"]
@@ -71,13 +74,13 @@ def test_they_get_the_verdict_and_the_message_of_course_check(process, monkeypat
         ]
         for expression in right:
             word, message = verdict(run, task, expression)
-            if word != judge.RIGHT:
+            if word != verdicts.RIGHT:
                 wrong.append((task, expression, word, message))
         for k, (label, _, pattern) in enumerate(answers.WRONG[task]):
             if COMPILED.search(pattern) or "real model" in pattern:
                 continue
             word, message = verdict(run, task, f"WRONG[{task!r}][{k}][1]")
-            if word == judge.RIGHT or not re.search(pattern, f"{word}: {message}"):
+            if word == verdicts.RIGHT or not re.search(pattern, f"{word}: {message}"):
                 wrong.append((task, label, word, message))
     assert wrong == []
 
@@ -85,11 +88,11 @@ def test_they_get_the_verdict_and_the_message_of_course_check(process, monkeypat
 def test_for_every_function_there_are_inputs_of_its_own():
     for number in ("04", "05", "06", "07"):
         for task in tasks_of(number):
-            owner = course.owner(task)
-            if isinstance(owner, judge.Building):
+            owner = questions.owner(task)
+            if isinstance(owner, verdicts.Building):
                 more, again = hidden.building(owner, 1), hidden.building(owner, 1)
                 other = hidden.building(owner, 2)
-            elif isinstance(owner, judge.Kernel):
+            elif isinstance(owner, verdicts.Kernel):
                 more, again = hidden.kernel(owner, 1).values, hidden.kernel(owner, 1).values
                 other = hidden.kernel(owner, 2).values
             else:
@@ -111,14 +114,14 @@ def scores(q, K):
 def test_results_known_by_heart_do_not_help():
     if not confine.available():
         pytest.skip("nothing here confines a process")
-    owner = course.owner("04.scores")
+    owner = questions.owner("04.scores")
     table = {
         repr((rung.arguments[0].tolist(), rung.arguments[1].tolist())): owner.definition(
             *rung.arguments
         ).tolist()
         for rung in owner.rungs
     }
-    run = judge._Process(judge.Rules(seconds=30), False, {})
+    run = verdicts._Process(verdicts.Rules(confine.Confined(), seconds=30), False, {})
     try:
         run.session.wait_until_ready()
         run.session.request("cell", source=BY_HEART.replace("{TABLE}", repr(table)))
@@ -126,7 +129,7 @@ def test_results_known_by_heart_do_not_help():
         word, message = verdict(run, "04.scores", "scores")
     finally:
         run.close()
-    assert word == judge.WRONG
+    assert word == verdicts.WRONG
     assert f"fails at {hidden.MECHANISM}" in message
 
 
@@ -145,7 +148,7 @@ def attend_one(q, K, V, weights, out):
 def test_work_that_is_not_done_where_it_is_counted_does_not_pass():
     if not confine.available():
         pytest.skip("nothing here confines a process")
-    run = judge._Process(judge.Rules(seconds=30), False, {})
+    run = verdicts._Process(verdicts.Rules(confine.Confined(), seconds=30), False, {})
     try:
         run.session.wait_until_ready()
         run.session.request("cell", source=LAZY)
@@ -153,4 +156,4 @@ def test_work_that_is_not_done_where_it_is_counted_does_not_pass():
     finally:
         run.close()
     assert "other values when its work is counted" in message
-    assert word == judge.WRONG
+    assert word == verdicts.WRONG

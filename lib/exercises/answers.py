@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from lib.exercises import judging
 from lib.exercises.judging import MALFORMED, MISSING, UNANSWERED, NotRight
-from lib.grading.collect import Cell, code
-from lib.grading.course import Exercise, Question, is_check
-from lib.grading.literal import bound, parse
+from lib.exercises.literal import bound, parse
+from lib.exercises.questions import Exercise, Question, is_check
+from lib.exercises.reading import Cell, code
 
 
 @dataclass(frozen=True)

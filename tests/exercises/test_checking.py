@@ -11,11 +11,10 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 from lib import cli, notebooks
 from lib.errors import CourseError
-from lib.exercises import deriving
+from lib.exercises import checking, deriving
+from lib.exercises import questions as courses
 from lib.exercises.judging import MALFORMED, MISSING, RIGHT, UNANSWERED, WRONG
-from lib.grading import check as checking
-from lib.grading import course as courses
-from lib.grading.judge import Row
+from lib.exercises.verdicts import Row
 from tests.exercises.wrong.t01 import RIGHT as KEY
 
 TASKS = ["01.one_query", "01.one_layer", "01.next_token", "01.decoding_step"]
@@ -480,7 +479,7 @@ def canned(monkeypatch):
 
     def canned_judge(mine, timeout):
         rows = []
-        sources = {i: cell.source for cell in mine.handed.cells["01"] for i in cell.ids}
+        sources = {i: cell.source for cell in mine.cells for i in cell.ids}
         for q in mine.exercise.questions:
             text = sources[q.answer]
             word = UNANSWERED if "..." in text else RIGHT if "good" in text else WRONG

@@ -8,13 +8,15 @@ import pytest
 
 from lib import reference
 from lib.errors import CourseError, ModelError
-from lib.exercises import Malformed, Unanswered, Wrong, judging
+from lib.exercises import Malformed, Unanswered, Wrong, judging, questions, verdicts
 from lib.exercises import t06_build_the_stack as t06
 from lib.exercises.diagnosis import NotJudged
 from lib.exercises.judging import MALFORMED, RIGHT, UNANSWERED, WRONG
-from lib.grading import confine, course, judge, remote
-from lib.grading.collect import Cell, Handed
-from tests.grading.making import ROOT
+from lib.exercises.reading import Cell
+from lib.exercises.running import remote
+from lib.exercises.running.process import Trusted
+from lib.grading import confine
+from tests.exercises.making import ROOT
 
 # --- Words -------------------------------------------------------------------------------------
 
@@ -30,23 +32,23 @@ def raising(error):
     (Wrong("so"), WRONG, "so"),
     (Unanswered("so"), UNANSWERED, "so"),
     (Malformed("so"), MALFORMED, "so"),
-    (NotJudged("so"), judge.NOT_JUDGED, "so"),
-    (ModelError("no model"), judge.NOT_JUDGED, "no model"),
+    (NotJudged("so"), verdicts.NOT_JUDGED, "so"),
+    (ModelError("no model"), verdicts.NOT_JUDGED, "no model"),
     (CourseError("so"), WRONG, "The answer could not be judged: CourseError: so"),
     (ZeroDivisionError("so"), WRONG, "The answer could not be judged: ZeroDivisionError: so"),
     (RecursionError("so"), WRONG, "The answer could not be judged: RecursionError: so"),
 ])  # fmt: skip
 def test_a_judgement_that_raises_is_never_right(error, word, message):
-    assert judge.verdict_of(raising(error)) == (word, message)
+    assert verdicts.verdict_of(raising(error)) == (word, message)
 
 
 def test_one_that_does_not_raise_is_right():
-    assert judge.verdict_of(lambda: "said") == (RIGHT, "")
+    assert verdicts.verdict_of(lambda: "said") == (RIGHT, "")
 
 
 def test_what_is_not_the_answer_s_fault_is_no_verdict():
     with pytest.raises(remote.Gone):
-        judge.verdict_of(raising(remote.Gone("it ended")))
+        verdicts.verdict_of(raising(remote.Gone("it ended")))
 
 
 # --- Attention in the heads of the real model ----------------------------------------------------
@@ -77,8 +79,8 @@ def calls(count, size=1.0):
 
 @pytest.fixture
 def five_heads(monkeypatch):
-    monkeypatch.setattr(judge, "heads", lambda: calls(5))
-    monkeypatch.setattr(judge, "SOME", 2)
+    monkeypatch.setattr(verdicts, "heads", lambda: calls(5))
+    monkeypatch.setattr(verdicts, "SOME", 2)
 
 
 @pytest.mark.parametrize(("off", "size", "fits"), [
@@ -86,19 +88,19 @@ def five_heads(monkeypatch):
     (1.1e-4, 0.01, False), (0.9e-2, 100, True), (1.1e-2, 100, False), (np.nan, 1, False),
 ])  # fmt: skip
 def test_a_head_fits_to_within_a_ten_thousandth_of_its_largest_number(off, size, fits):
-    assert judge._fits(Attention(off, (1,)), calls(3, size)) is fits
+    assert verdicts._fits(Attention(off, (1,)), calls(3, size)) is fits
 
 
 @pytest.mark.parametrize("returned", [np.zeros((2, 3)), "text", None])
 def test_a_head_of_another_shape_or_kind_does_not_fit(returned):
     function = SimpleNamespace(many=lambda calls: [returned for _ in calls])
-    assert judge._fits(function, calls(2)) is False
+    assert verdicts._fits(function, calls(2)) is False
 
 
 def test_right_attention_is_asked_for_all_heads_and_the_model_need_not_run(five_heads, monkeypatch):
     monkeypatch.setattr(t06.InTheModelToo, "judge", None)
     attention = Attention()
-    judge.judge_function(t06.REAL, attention)
+    verdicts.judge_function(t06.REAL, attention)
     assert attention.asked == [2, 2, 1]
 
 
@@ -108,22 +110,22 @@ def test_where_a_head_differs_the_model_runs_and_says_where(five_heads, monkeypa
     for head in range(5):
         attention = Attention(0.1, (head,))
         with pytest.raises(Wrong, match="my_attention differs from the definition in a head"):
-            judge.judge_function(t06.REAL, attention)
+            verdicts.judge_function(t06.REAL, attention)
         assert ran.pop() is attention
 
 
 def test_attention_that_fails_on_the_ladder_is_not_tried_in_the_model(five_heads):
     attention = Attention()
     with pytest.raises(Wrong, match="fails at"):
-        judge.judge_function(t06.REAL, lambda Q, K, V: attention(Q, K, V) + 1)
+        verdicts.judge_function(t06.REAL, lambda Q, K, V: attention(Q, K, V) + 1)
     assert attention.asked == []
 
 
 # --- A process that ends before all are judged ---------------------------------------------------
 
-EXERCISE = course.read(ROOT, ["06"])["06"]
+EXERCISE = questions.read(ROOT, ["06"])["06"]
 TASKS = [question.task for question in EXERCISE.questions]
-RULES = judge.Rules(unconfined=True, seconds=10, patience=25)
+RULES = verdicts.Rules(Trusted(), seconds=10, patience=25)
 
 
 @pytest.fixture
@@ -145,14 +147,14 @@ def runs(monkeypatch):
         def close(self):
             seen.append("closed")
 
-    monkeypatch.setattr(judge, "_Process", Process)
+    monkeypatch.setattr(verdicts, "_Process", Process)
 
     def grade(*steps, source="def f(): return 1", others=()):
         script[:], seen[:] = steps, []
         cells = [Cell("code", f"{source}\n{q.variable} = 1", (q.answer,))
                  for q in EXERCISE.questions]  # fmt: skip
-        handed = Handed("Ann", cells={"06": [*map(others_cell, others), *cells]})
-        rows = judge.grade(handed, {"06": EXERCISE}, RULES)
+        cells = [*map(others_cell, others), *cells]
+        rows = verdicts.judge_notebook("Ann", EXERCISE, cells, RULES)
         assert [row.task for row in rows] == TASKS
         assert script == []
         assert seen[1::2] == ["closed"] * (len(seen) // 2)
@@ -180,9 +182,9 @@ def test_who_ends_the_process_is_wrong_and_the_others_go_on_without_it(runs):
 
 
 def test_where_nobody_can_be_blamed_all_that_are_left_are_wrong(runs):
-    words, messages, started = runs((TASKS[:2], f"{judge.NO_START}: x."))
+    words, messages, started = runs((TASKS[:2], f"{verdicts.NO_START}: x."))
     assert words == [RIGHT, RIGHT, WRONG, WRONG, WRONG]
-    assert all(message.startswith(judge.NO_START) for message in messages[2:])
+    assert all(message.startswith(verdicts.NO_START) for message in messages[2:])
     assert len(started) == 1
 
 
@@ -231,9 +233,9 @@ class Session:
 
 
 def process(monkeypatch, does, programs):
-    monkeypatch.setattr(judge.remote, "Session", lambda _: Session(does))
-    monkeypatch.setattr(judge.confine, "start", lambda *_: None)
-    return judge._Process(RULES, False, programs)
+    monkeypatch.setattr(verdicts.remote, "Session", lambda *_: Session(does))
+    monkeypatch.setattr(Trusted, "start", lambda *_: None)
+    return verdicts._Process(RULES, False, programs)
 
 
 def judged(monkeypatch, does):
@@ -266,12 +268,12 @@ def test_what_a_cell_raised_is_told_with_a_verdict_that_is_not_right(monkeypatch
     ended, given, _ = judged(monkeypatch, {"one": raised, FIRST: {"missing": True}})
     assert ended == ""
     assert given[TASKS[0]] == (MALFORMED, "Its answer cell does not run: NameError: no name.")
-    monkeypatch.setattr(judge, "verdict_of", lambda _: (RIGHT, ""))
+    monkeypatch.setattr(verdicts, "verdict_of", lambda _: (RIGHT, ""))
     assert judged(monkeypatch, {"one": raised})[1][TASKS[0]] == (RIGHT, "")
 
 
 @pytest.mark.parametrize(("where", "what", "given"), [
-    ("start", judge.NO_START, 0),
+    ("start", verdicts.NO_START, 0),
     ("import math", "Its answer cell did not end", 0),
     ("one", "Its answer cell did not end", 0),
     ("two", "Its answer cell did not end", 1),
@@ -289,15 +291,14 @@ def test_what_was_at_work_is_told(monkeypatch, where, what, given):
 
 def test_a_set_is_told_in_one_order():
     letters = set("XQKVABCD")
-    assert judge.about({"row 0": letters})["value"] == f"{{'row 0': {judging.written(letters)}}}"
+    assert verdicts.about({"row 0": letters})["value"] == f"{{'row 0': {judging.written(letters)}}}"
 
 
 def test_a_long_value_is_kept_in_part():
-    exercise = course.read(ROOT, ["01"])["01"]
+    exercise = questions.read(ROOT, ["01"])["01"]
     (question, *_) = exercise.questions
     answer = Cell("code", f"{question.variable} = {'A ' * 400!r}", (question.answer,))
-    handed = Handed("Ann", cells={"01": [answer]})
-    row = judge.grade(handed, {"01": exercise}, RULES)[0]
+    row = verdicts.judge_notebook("Ann", exercise, [answer], RULES)[0]
     assert row.value == repr("A " * 400)[:500]
     assert len(row.value) == 500
     assert (row.verdict, row.points, row.possible) == (MALFORMED, 0, question.points)
@@ -306,6 +307,7 @@ def test_a_long_value_is_kept_in_part():
 def test_where_nothing_confines_a_function_it_is_said(monkeypatch):
     monkeypatch.setattr(confine, "available", lambda: "")
     cells = [Cell("code", f"def {q.variable}(): pass", (q.answer,)) for q in EXERCISE.questions]
-    rows = judge.grade(Handed("Ann", cells={"06": cells}), {"06": EXERCISE}, judge.Rules())
-    assert {row.verdict for row in rows} == {judge.NOT_JUDGED}
+    rules = verdicts.Rules(confine.Confined())
+    rows = verdicts.judge_notebook("Ann", EXERCISE, cells, rules)
+    assert {row.verdict for row in rows} == {verdicts.NOT_JUDGED}
     assert all("Install bubblewrap" in row.message for row in rows)

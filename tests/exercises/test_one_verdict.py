@@ -5,19 +5,20 @@ import textwrap
 import numpy as np
 import pytest
 
-from lib.exercises import judging
+from lib.exercises import judging, questions, verdicts
 from lib.exercises.judging import MALFORMED, RIGHT, UNANSWERED, WRONG, NotRight
-from lib.grading import confine, course, judge
-from lib.grading.collect import Cell, Handed
+from lib.exercises.reading import Cell
+from lib.exercises.running.process import Trusted
+from lib.grading import confine
 from tests.exercises.wrong import t01, t02, t03
 
 WORDS = {"Wrong": WRONG, "Unanswered": UNANSWERED, "Malformed": MALFORMED}
-EXERCISES = course.read()
+EXERCISES = questions.read()
 OWN = {
     number: [Cell("code", source, ()) for source in exercise.cells]
     for number, exercise in EXERCISES.items()
 }
-TRUSTED = judge.Rules(unconfined=True, seconds=30)
+TRUSTED = verdicts.Rules(Trusted(), seconds=30)
 
 
 def graded(number, sources, rules):
@@ -28,8 +29,8 @@ def graded(number, sources, rules):
         cells += [Cell("code", before, ())] if before else []
         cells += [Cell("code", answer, (question.answer,))]
         cells += [Cell("code", f'check("{question.task}", of="x")', (question.check,))]
-    handed = Handed("Ann", cells={number: cells})
-    return {row.task: row.verdict for row in judge.grade(handed, EXERCISES, rules)}
+    rows = verdicts.judge_notebook("Ann", EXERCISES[number], cells, rules)
+    return {row.task: row.verdict for row in rows}
 
 
 def in_the_notebook(task, value):
@@ -152,7 +153,7 @@ def test_right_functions_in_every_style_are_right_everywhere(style, confined, ca
     if confined and not confine.available():
         pytest.skip("nothing here confines a process")
     before, source = STYLES[style][0], textwrap.dedent(STYLES[style][1])
-    rules = judge.Rules(seconds=30) if confined else TRUSTED
+    rules = verdicts.Rules(confine.Confined(), seconds=30) if confined else TRUSTED
     assert graded("04", {"04.attend": (before, source)}, rules)["04.attend"] == RIGHT
     names = {"np": np}
     exec(f"{before}\n{source}", names)

@@ -6,13 +6,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from lib.exercises import judging
+from lib.exercises import hidden, judging, questions
 from lib.exercises import t04_build_attention as t04
 from lib.exercises import t05_build_a_layer as t05
 from lib.exercises import t07_make_it_fast as t07
 from lib.exercises.building import Building, Given
 from lib.exercises.work import Kernel
-from lib.grading import course, hidden
 from lib.jit import source_of
 from tests.exercises.caught import answer_files
 
@@ -22,7 +21,7 @@ TASKS = [
     task
     for number in ("04", "05", "06", "07")
     for task in judging.tasks_of(number)
-    if isinstance(course.owner(task), Building | Kernel)
+    if isinstance(questions.owner(task), Building | Kernel)
 ]
 # Wrong at one shape alone, which the ladder shows: who knows the ladder by heart is right then.
 ONE_SHAPE = {"right for up to 16 coordinates", "right for square V only"}
@@ -34,14 +33,14 @@ def made(name, which=0, seed=SEED):
 
 def ladder(task, seed):
     """Return the ladder of a task with its hidden rungs; of a kernel, that of its values."""
-    owner = course.owner(task)
+    owner = questions.owner(task)
     if isinstance(owner, Kernel):
         return hidden.kernel(owner, seed).values
     return hidden.building(owner, seed)
 
 
 def function(task, answer):
-    owner = course.owner(task)
+    owner = questions.owner(task)
     return owner._returning(source_of(answer)) if isinstance(owner, Kernel) else answer
 
 
@@ -82,7 +81,7 @@ def by_heart(building, wrong):
 
 @pytest.mark.parametrize("task", TASKS)
 def test_who_knows_the_ladder_by_heart_is_still_wrong(task):
-    owner = course.owner(task)
+    owner = questions.owner(task)
     shown = owner.values if isinstance(owner, Kernel) else owner
     passed, tried = [], 0
     for label, answer, _ in FILES[task[:2]].WRONG[task]:
@@ -152,7 +151,9 @@ def test_a_next_token_that_draws_nothing_meets_an_unused_variable_often_enough()
     assert hidden.ARGUMENTS["next_token"][:40] == (hidden._drawn,) * 40
     r = hidden._Chance(SEED)
     drawn = [hidden._drawn(r) for _ in range(40)]
-    hits = sum(course.owner("06.next_token").definition(*one) == np.argmax(one[0]) for one in drawn)
+    hits = sum(
+        questions.owner("06.next_token").definition(*one) == np.argmax(one[0]) for one in drawn
+    )
     assert hits < 30
 
 

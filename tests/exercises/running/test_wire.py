@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib.grading import wire
+from lib.exercises.running import wire
 
 VALUES = [
     None,

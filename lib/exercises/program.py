@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 
 from lib.exercises.judging import NotRight
-from lib.grading.literal import bound, clean, parse
+from lib.exercises.literal import bound, clean, parse
 
 
 @functools.lru_cache(maxsize=2048)

@@ -46,8 +46,14 @@ class Foreign:
 
 def send(stream, message, special=None):
     """Write one message: a dict of strings to values."""
-    body = encode(message, special)
-    stream.write(_LENGTH.pack(len(body)) + body)
+    write(stream, encode(message, special))
+
+
+def write(stream, body):
+    """Write a frame with this body; a stream without a buffer may take it in parts."""
+    rest = memoryview(_LENGTH.pack(len(body)) + body)
+    while rest:
+        rest = rest[stream.write(rest) :]
     stream.flush()
 
 
