@@ -86,7 +86,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FAILED
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
-    except BrokenPipeError:
+    except SystemExit as ended:  # typer and rich end so where the reader of our output has left
+        if not isinstance(ended.__context__, BrokenPipeError):
+            raise
         _close_stdout()
         return 0
     except OSError as error:
@@ -282,6 +284,9 @@ def build(
     check: Annotated[
         bool, typer.Option("--check", help="Name what would change; write nothing.")
     ] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Store anew what varies with time and machine, too.")
+    ] = False,
 ) -> None:
     """Execute notebooks, store their outputs, make exercises.
 
@@ -297,7 +302,7 @@ def build(
     words = {}
     with _progress(total) as bar:
         for path in run:
-            words[path] = _build_one(path, timeout, check, bar)
+            words[path] = _build_one(path, timeout, check, fresh, bar)
     for path, word in words.items():
         _console().print(f"{_name(path)}: {word}", soft_wrap=True)
     made = [_make_exercise(path, words.get(path), check) for path in paths if _has_exercise(path)]
@@ -318,12 +323,12 @@ def _name(path: Path) -> str:
     return f"{folder}/{path.stem}" if mentioned else path.stem
 
 
-def _build_one(path: Path, timeout: float, check: bool, bar: _Bar) -> str:
+def _build_one(path: Path, timeout: float, check: bool, fresh: bool, bar: _Bar) -> str:
     """Build a notebook and return a word on it."""
     from lib import notebooks
 
     bar.begin(path.stem)
-    built = notebooks.build(path, timeout, check, bar.advance)
+    built = notebooks.build(path, timeout, check, bar.advance, fresh)
     if built.run.failure is not None:
         bar.skip(built.run.total - built.run.cells)
         bar.show_failure(path, built.run.failure)
@@ -636,15 +641,22 @@ def say(
     chosen = sampling.generate(llama, ids, tokens, temperature, top_k, top_p, seed, when_full)
     if not chat:
         _show_prompt(prompt)
+    _, stopped = _print_as_it_comes(llama, chosen)
+    print(flush=True)
+    if stopped:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _print_as_it_comes(llama: Llama | FastLlama, tokens: Iterable[int]) -> tuple[str, bool]:
+    """Print the text of tokens, piece by piece; return it, and whether Ctrl-C ended it."""
+    text = ""
     try:
-        for piece in llama.tokenizer.stream_text(chosen):
+        for piece in llama.tokenizer.stream_text(tokens):
             print(piece, end="", flush=True)
-        print(flush=True)
+            text += piece
     except KeyboardInterrupt:
-        print(flush=True)
-        raise typer.Exit(INTERRUPTED) from None
-    except BrokenPipeError:
-        _close_stdout()
+        return text, True
+    return text, False
 
 
 def _prompt(given: str | None, more: Sequence[str]) -> str:
@@ -660,11 +672,15 @@ def _prompt(given: str | None, more: Sequence[str]) -> str:
         given = _read_input().rstrip("\n")
     if not given.strip():
         raise CourseError("PROMPT has no text in it; give at least one word to go on from")
-    try:
-        given.encode("utf-8")
-    except UnicodeEncodeError:
-        raise CourseError("PROMPT is not UTF-8 text; set the terminal to UTF-8") from None
+    _check_text(given, "PROMPT")
     return given
+
+
+def _check_text(text: str, name: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise CourseError(f"{name} is not UTF-8 text; set the terminal to UTF-8") from None
 
 
 def _read_input() -> str:
@@ -761,6 +777,8 @@ def _show_prompt(prompt: str) -> None:
 # --- course chat ---------------------------------------------------------------------------------
 
 CHAT_WORDS = "A line is a turn. Ctrl-C stops an answer; /new forgets all; /quit or Ctrl-D ends."
+CHAT_IS_FULL = "the conversation no longer fits into the context; /new begins another"
+ONCE_MORE = "Ctrl-C once more ends the chat; so does /quit."
 
 
 @app.command()
@@ -785,38 +803,52 @@ def chat(
 
     first = [{"role": "system", "content": system}] if system else []
     messages, read, cache = list(first), [], llama.new_cache()
-    for words in _turns():
+    for turn, words in enumerate(_turns()):
         if words == "/new":
             messages = list(first)
             continue
-        messages.append({"role": "user", "content": words})
-        ids = _ids_of(llama, messages)
-        room = min(tokens, llama.config.context - len(ids))
-        if room < 1:
-            messages.pop()
-            _say_error("the conversation no longer fits into the context; /new begins another")
-            continue
-        cache.truncate(min(_same(read, ids), len(ids) - 1))
-        rest = (temperature, top_k, top_p, seed)
         said: list[int] = []
-        answer = sampling.generate(llama, ids, room, *rest, cache=cache)
-        text = _answer(llama, answer, said)
+        try:
+            _check_text(words, "the line")
+            ids = _ids_of(llama, [*messages, {"role": "user", "content": words}])
+            left = min(tokens, llama.config.context - len(ids))
+            if left < 1:
+                raise CourseError(CHAT_IS_FULL)
+            read = ids[: min(_same(read, ids), len(ids) - 1)]
+            cache.truncate(len(read))
+            rest = (temperature, top_k, top_p, None if seed is None else seed + turn)
+            answer = sampling.generate(llama, ids, left, *rest, cache=cache)
+        except CourseError as error:  # of this line alone
+            _say_error(str(error))
+            continue
+        text, stopped = _print_as_it_comes(llama, _noted(answer, said))
+        print(" …" if stopped else "", flush=True)
         read = [*ids, *said][: cache.n]  # what the cache holds now
-        messages.append({"role": "assistant", "content": text})
+        messages += [{"role": "user", "content": words}, {"role": "assistant", "content": text}]
 
 
 def _turns() -> Iterator[str]:
     """Yield what the reader says, until the input ends or they have had enough."""
     people = sys.stdin is not None and sys.stdin.isatty()
+    if hasattr(sys.stdin, "reconfigure"):  # a line that is no text costs no other
+        sys.stdin.reconfigure(errors="surrogateescape")
     if people:
         _console(stderr=True).print(CHAT_WORDS, style="dim")
+    interrupted = False
     while True:
         if people:
             print("> ", end="", flush=True, file=sys.stderr)
         try:
             line = sys.stdin.readline() if sys.stdin else ""
+            interrupted = False
         except KeyboardInterrupt:
-            line = ""
+            if not people:
+                raise
+            print(f"\n{ONCE_MORE}" if not interrupted else "", file=sys.stderr)
+            if interrupted:
+                return
+            interrupted = True
+            continue
         words = line.strip()
         if not line or words in ("/quit", "/exit"):
             if people:
@@ -826,23 +858,10 @@ def _turns() -> Iterator[str]:
             yield words
 
 
-def _answer(llama: Llama | FastLlama, chosen: Iterable[int], said: list[int]) -> str:
-    """Print an answer as it comes, keep its tokens in `said`; Ctrl-C stops it and nothing else."""
-    text = ""
-
-    def kept() -> Iterator[int]:
-        for token in chosen:
-            said.append(token)
-            yield token
-
-    try:
-        for piece in llama.tokenizer.stream_text(kept()):
-            print(piece, end="", flush=True)
-            text += piece
-    except KeyboardInterrupt:
-        print(" …", end="")
-    print(flush=True)
-    return text
+def _noted(tokens: Iterable[int], into: list[int]) -> Iterator[int]:
+    for token in tokens:
+        into.append(token)
+        yield token
 
 
 def _same(one: Sequence[int], other: Sequence[int]) -> int:

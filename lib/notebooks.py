@@ -411,6 +411,7 @@ def build(
     timeout: float = 60,
     check: bool = False,
     after_cell: Callable[[], object] = lambda: None,
+    anew: bool = False,
 ) -> Build:
     """Run a notebook and store it with its outputs, unless nothing changed or a cell failed.
 
@@ -425,6 +426,8 @@ def build(
         As in `execute`.
     check : bool
         Compare only, write nothing.
+    anew : bool
+        Store the outputs of those cells as well, whatever the file was built from.
 
     Raises
     ------
@@ -437,7 +440,7 @@ def build(
         return Build(run, changed=False)
     fresh = tidy(run.notebook, _home_of(path))
     text = path.read_text(encoding="utf-8")
-    if dump(_with_varying_outputs_of(stored, fresh)) == text:
+    if dump(fresh if anew else _with_varying_outputs_of(stored, fresh)) == text:
         return Build(run, changed=False)
     if not check:
         replace(path, dump(fresh))

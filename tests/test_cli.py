@@ -23,6 +23,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from lib import cli, doctor, notebooks
 from lib.doctor import MISSING, NOTE, OK, Finding
 from lib.engine import sampling
+from lib.errors import CourseError
 
 ROOT = Path(__file__).parents[1]
 posix_only = pytest.mark.skipif(os.name != "posix", reason="signals and pipes of POSIX")
@@ -526,6 +527,14 @@ def test_where_nothing_can_be_printed_a_sentence_says_so(to, command):
 
 
 @posix_only
+@pytest.mark.parametrize("command", ["", "--help", "--version", "say --help", "doctor", "check 01"])
+def test_who_reads_no_more_is_no_fault(command):
+    shell = f'("{sys.executable}" -m lib.cli {command}; echo $? >&2) | true'
+    done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, cwd=ROOT)
+    assert done.stderr == "0\n"
+
+
+@posix_only
 def test_ctrl_c_works_where_the_shell_had_it_ignored():
     """As `setsid … &` and some CI systems start a program."""
     code = (
@@ -615,6 +624,72 @@ def test_ctrl_c_stops_an_answer_and_not_the_chat(talker, monkeypatch, capsys):
     monkeypatch.setattr(sampling, "generate", interrupted)
     code, (out, _) = talk(monkeypatch, capsys, ["Hello", "Hi"])
     assert (code, out) == (0, "1 …\n20\n")
+
+
+def test_a_line_that_is_no_text_costs_no_other(talker, monkeypatch, capsys):
+    lines = io.TextIOWrapper(io.BytesIO(b"a\xff\nHello\n"), encoding="utf-8")
+    monkeypatch.setattr(sys, "stdin", lines)
+    assert cli.main(["chat"]) == 0
+    said = "course: the line is not UTF-8 text; set the terminal to UTF-8.\n"
+    assert capsys.readouterr() == ("11\n", said)
+
+
+def test_a_line_that_the_model_refuses_costs_no_other(talker, monkeypatch, capsys):
+    def chat(messages):
+        if messages[-1]["content"] == "b":
+            raise CourseError("no b")
+        return Talker.chat(talker, messages)
+
+    monkeypatch.setattr(talker, "chat", chat)
+    code, (out, err) = talk(monkeypatch, capsys, ["Hello", "b", "More"])
+    assert (code, out, err) == (0, "11\n23\n", "course: no b.\n")
+    assert talker.reads == ["<u>Hello<a>", "<u>More<a>"]
+
+
+def test_each_turn_has_draws_of_its_own(talker, monkeypatch, capsys):
+    seeds, plain = [], talker.generate
+
+    def generate(llama, ids, n, temperature, top_k, top_p, seed, cache):
+        seeds.append(seed)
+        return plain(llama, ids, n, cache=cache)
+
+    monkeypatch.setattr(sampling, "generate", generate)
+    for options, drawn in ((["--seed", "5"], [5, 6, 8]), ([], [None] * 3)):
+        talk(monkeypatch, capsys, ["Hello", "More", "/new", "Hello"], *options)
+        assert seeds == drawn
+        seeds.clear()
+
+
+class Person(io.StringIO):
+    """Somebody at a terminal; a line `^C` is Ctrl-C."""
+
+    def isatty(self):
+        return True
+
+    def readline(self):
+        if (line := super().readline()) == "^C\n":
+            raise KeyboardInterrupt
+        return line
+
+
+@pytest.mark.parametrize(("typed", "answers", "asked_again"), [
+    (["Hello", "^C", "^C", "Never"], 1, 1),
+    (["^C", "Hello", "^C", "/quit"], 1, 2),
+    (["^C", "", "^C", "Hello"], 1, 2),
+])  # fmt: skip
+def test_a_second_ctrl_c_at_the_prompt_ends_a_chat(
+    talker, monkeypatch, capsys, typed, answers, asked_again
+):
+    monkeypatch.setattr(sys, "stdin", Person("\n".join([*typed, ""])))
+    assert cli.main(["chat"]) == 0
+    out, err = capsys.readouterr()
+    assert (out.count("\n"), err.count(cli.ONCE_MORE)) == (answers, asked_again)
+
+
+def test_ctrl_c_ends_a_chat_that_reads_a_pipe(talker, monkeypatch, capsys):
+    monkeypatch.setattr(Person, "isatty", lambda self: False)
+    monkeypatch.setattr(sys, "stdin", Person("Hello\n^C\n"))
+    assert cli.main(["chat"]) == cli.INTERRUPTED
 
 
 @pytest.mark.usefixtures("compiled")

@@ -345,6 +345,15 @@ def test_any_other_change_is_mended(chapter, course, canned, what):
     assert set(contents(chapter.parent)) == set(before)  # and no temporary file is left
 
 
+def test_varying_outputs_are_stored_anew_if_asked(chapter, course, canned):
+    edit(chapter, lambda nb: nb.cells[5].outputs[0].data.update({"text/plain": "17"}))
+    before = chapter.read_bytes()
+    assert notebooks.build(chapter, check=True, anew=True).changed
+    assert chapter.read_bytes() == before
+    assert notebooks.build(chapter, anew=True).changed
+    assert chapter.read_bytes() == course["bytes"]
+
+
 def test_changed_code_takes_fresh_varying_outputs(tmp_path, monkeypatch):
     times = iter("789")
 

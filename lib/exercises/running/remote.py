@@ -17,7 +17,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, is_dataclass
 
 import numpy as np
-import psutil
 
 from lib.exercises import counting
 from lib.exercises.building import Given
@@ -109,6 +108,8 @@ class Session:
 
     def _used(self) -> float:
         """Return the seconds of processor time that the process has had so far."""
+        import psutil  # which a browser lacks: there this module is imported and not used
+
         try:
             root = psutil.Process(self._process.pid)
             times = [one.cpu_times() for one in [root, *root.children(recursive=True)]]
