@@ -557,8 +557,8 @@ def grade(
     with _progress(0) as bar:
         graded = batch.grade(
             submissions, out, notebooks.find_root(), exercise or [], rules,
-            batch.Cluster(workers or usable_processors(), scheduler),
-            batch.Watcher(bar.of, lambda *result: bar.tell(_one_line(*result))),
+            workers or usable_processors(), scheduler,
+            bar.of, lambda *result: bar.tell(_one_line(*result)),
         )  # fmt: skip
     _console().print(_grades_table(graded), soft_wrap=True)
     old = len(graded.rows) - graded.again

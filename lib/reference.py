@@ -6,16 +6,17 @@ that is the work of the public functions in `lib.attention` and its neighbours.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
-def float64(*arrays):
+def float64(*arrays) -> Any:
     """Return the arrays as float64: several as a tuple, one as itself."""
-    arrays = tuple(np.asarray(array, dtype=np.float64) for array in arrays)
-    return arrays if len(arrays) > 1 else arrays[0]
+    found = [np.asarray(array, dtype=np.float64) for array in arrays]
+    return tuple(found) if len(found) > 1 else found[0]
 
 
 # --- Attention (Vaswani et al. 2017, section 3.2.1) ---

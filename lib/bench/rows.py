@@ -11,19 +11,19 @@ from dataclasses import dataclass
 
 from lib.errors import CourseError
 
-MORE, LESS = "more", "less"
+HIGHER, LOWER = "higher is better", "lower is better"
 
 # A unit -> which way is better, and how it is read off an answer.
 UNITS = {
-    "tokens/s": (MORE, lambda answer: answer["tokens"] / answer["seconds"]),
-    "ms/token": (LESS, lambda answer: 1e3 * answer["seconds"] / answer["tokens"]),
-    "GB/s": (MORE, lambda answer: answer["bytes"] / answer["seconds"] / 1e9),
-    "G multiply-adds/s": (MORE, lambda a: a["multiply_adds"] / a["seconds"] / 1e9),
-    "µs": (LESS, lambda answer: 1e6 * answer["seconds"]),
-    "s": (LESS, lambda answer: answer["seconds"]),
-    "MB": (LESS, lambda answer: answer["bytes"] / 1e6),
-    "nats": (LESS, lambda answer: answer["kl"]),
-    "% equal": (MORE, lambda answer: 100 * answer["same_top"]),
+    "tokens/s": (HIGHER, lambda answer: answer["tokens"] / answer["seconds"]),
+    "ms/token": (LOWER, lambda answer: 1e3 * answer["seconds"] / answer["tokens"]),
+    "GB/s": (HIGHER, lambda answer: answer["bytes"] / answer["seconds"] / 1e9),
+    "G multiply-adds/s": (HIGHER, lambda a: a["multiply_adds"] / a["seconds"] / 1e9),
+    "µs": (LOWER, lambda answer: 1e6 * answer["seconds"]),
+    "s": (LOWER, lambda answer: answer["seconds"]),
+    "MB": (LOWER, lambda answer: answer["bytes"] / 1e6),
+    "nats": (LOWER, lambda answer: answer["kl"]),
+    "% equal": (HIGHER, lambda answer: 100 * answer["same_top"]),
 }
 
 # Contestants, by the names that rows use; `lib.bench.run` knows how each is started.
@@ -208,4 +208,4 @@ def value(row: Row, answer: dict) -> float:
 
 def ratio(row: Row, ours: float, peer: float) -> float:
     """Return how many times ours is better."""
-    return ours / peer if UNITS[row.unit][0] == MORE else peer / ours
+    return ours / peer if UNITS[row.unit][0] == HIGHER else peer / ours

@@ -217,7 +217,7 @@ class _Cursor:
 
     def __init__(self, data: np.ndarray, path: Path):
         self.data = data  # (bytes,) uint8
-        self.view = memoryview(data)
+        self.view = data.data
         self.path = path
         self.at = 0
         self.values = 0  # in all lists so far
@@ -232,7 +232,7 @@ class _Cursor:
         self.at = end
         return self.view[start:end]
 
-    def number(self, kind: str) -> int | float | bool:
+    def number(self, kind: str) -> Any:  # int, float or bool, as the kind says
         kind = "<" + kind
         return struct.unpack(kind, self.take(struct.calcsize(kind)))[0]
 

@@ -95,7 +95,7 @@ class Building:
         """What an answer looks like."""
         return f"a function {self.name}({', '.join(self.parameters)}), with your code as its body"
 
-    def judge(self, function):
+    def judge(self, function) -> str:
         """Climb the ladder; raise `NotRight` at the first rung that fails, or say what holds."""
         self._check_is_function(function)
         for number, rung in enumerate(self.rungs):

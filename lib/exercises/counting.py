@@ -37,7 +37,7 @@ class Number:
     """A float that keeps count. ``product`` tells that it has just come of a multiplication."""
 
     __array_ufunc__ = None  # NumPy's scalars leave the arithmetic to this class
-    __hash__ = None
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
 
     def __init__(self, value, tally, product=False):
         self.value, self.tally, self.product = float(value), tally, product

@@ -12,6 +12,7 @@ import functools
 import re
 import warnings
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from lib.exercises.judging import WIDGET, Malformed
 
@@ -114,7 +115,7 @@ def _inside(statement: ast.stmt) -> Iterator[ast.stmt | ast.Name]:
             yield from (n.target for n in ast.walk(child) if isinstance(n, ast.NamedExpr))
 
 
-def _targets(statement: ast.stmt) -> list[ast.expr]:
+def _targets(statement: ast.stmt) -> list[Any]:
     if isinstance(statement, ast.Assign):
         return statement.targets
     if isinstance(statement, ast.AnnAssign) and statement.value is not None:
@@ -168,6 +169,7 @@ def _elsewhere(tree: ast.Module, variable: str) -> bool:
 
 
 def _assigned(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    statement: Any
     for statement in tree.body:
         for target in _targets(statement):
             if isinstance(target, ast.Name) and not isinstance(statement, ast.AugAssign | ast.For):
@@ -178,8 +180,8 @@ def _with_items(node: ast.expr, tree: ast.Module, variable: str) -> ast.expr:
     """Return a dict with the items that later lines put into it: ``answer["A"] = "both"``."""
     for statement in tree.body:
         for target in [] if isinstance(statement, ast.For) else _targets(statement):
-            item = isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name)
-            if item and target.value.id == variable and isinstance(node, ast.Dict):
+            of = target.value if isinstance(target, ast.Subscript) else None
+            if isinstance(of, ast.Name) and of.id == variable and isinstance(node, ast.Dict):
                 keys, values = [*node.keys, target.slice], [*node.values, _given(statement, target)]
                 node = ast.Dict(keys, values)
             elif isinstance(target, ast.Name) and target.id == variable:
@@ -187,7 +189,7 @@ def _with_items(node: ast.expr, tree: ast.Module, variable: str) -> ast.expr:
     return node
 
 
-def _given(statement: ast.stmt, before: ast.expr) -> ast.expr:
+def _given(statement: Any, before: ast.expr) -> ast.expr:
     """Return what a statement gives to its target, which had the value `before`."""
     if isinstance(statement, ast.AugAssign):
         return ast.BinOp(before, statement.op, statement.value)
@@ -226,7 +228,7 @@ def _spelled(node: ast.expr, names: dict, left: list[int], depth: int) -> ast.ex
     if left[0] < 0 or depth < 0:
         raise _TooLarge
 
-    def inner(one: ast.expr | None) -> ast.expr | None:
+    def inner(one: ast.expr | None) -> Any:
         return one and _spelled(one, names, left, depth - 1)
 
     if isinstance(node, ast.Name) and node.id in names:
@@ -239,9 +241,9 @@ def _spelled(node: ast.expr, names: dict, left: list[int], depth: int) -> ast.ex
         return _called(node.func.id, [inner(a) for a in node.args], node.keywords, inner)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         one, other = inner(node.left), inner(node.right)
-        both = [getattr(part, "value", None) for part in (one, other)]
-        if all(type(part) is str for part in both):
-            return ast.Constant("".join(both))
+        texts = [getattr(part, "value", None) for part in (one, other)]
+        if all(type(text) is str for text in texts):
+            return ast.Constant("".join(map(str, texts)))
     return node
 
 

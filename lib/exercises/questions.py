@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from lib import notebooks
 from lib.errors import CourseError
@@ -52,7 +53,7 @@ class Exercise:
     settings: frozenset[str]  # ids of the cells that a student may change
 
 
-def owner(task: str) -> object:
+def owner(task: str) -> Any:
     """Return what judges a task: an `Ordering`, a `Building`, …; None where a function does."""
     return getattr(judging.find(task).judge, "__self__", None)
 
@@ -173,6 +174,7 @@ def check_arguments(source: str) -> tuple[str, str]:
     CourseError
         If the cell is anything else.
     """
+    last: Any
     try:
         *before, last = ast.parse(source).body
         call = last.value

@@ -43,7 +43,7 @@ ONE_QUERY = (
          (np.full(16, 0.5, np.float32), np.outer(array(0, 0.5, 0), np.ones(16, np.float32)),
           array([0, 0], [1, 2], [0, 0]))),
 )  # fmt: skip
-LARGE = (
+LARGE_SCORES = (
     Rung("large scores, the largest last", "The scores are 1000 and 1001.",
          (array(1), array([1000], [1001]), array([1, 0], [0, 1]))),
     Rung("large scores, the largest first", "The scores are 1001 and 1000.",
@@ -92,7 +92,7 @@ def _limits(pairs, d, d_v):
 
 
 ATTEND = Kernel(
-    values=Building("attend_one", ("q", "K", "V"), reference.attend, ONE_QUERY + LARGE),
+    values=Building("attend_one", ("q", "K", "V"), reference.attend, ONE_QUERY + LARGE_SCORES),
     buffers={"weights": lambda q, K, V: (len(K),), "out": lambda q, K, V: (V.shape[1],)},
     inputs=(numbers(5, 6), numbers(6, 9, 6), numbers(7, 9, 8)),
     sizes="9 keys of width 6 and values of width 8",
@@ -206,7 +206,8 @@ class Case:
     @property
     def bound(self):
         """M where memory takes longer, A where arithmetic does."""
-        return max(self.seconds, key=self.seconds.get)
+        seconds = self.seconds
+        return max(seconds, key=seconds.__getitem__)
 
 
 def _product(words, tokens, size):
@@ -276,7 +277,7 @@ def one_pass(tally):
 
 
 ONLINE = Kernel(
-    values=Building("attend_online", ("q", "K", "V"), reference.attend, ONE_QUERY + LARGE),
+    values=Building("attend_online", ("q", "K", "V"), reference.attend, ONE_QUERY + LARGE_SCORES),
     buffers={"out": lambda q, K, V: (V.shape[1],)},
     inputs=(numbers(17, D), numbers(18, N, D), numbers(19, N, D_V)),
     sizes=f"{N} keys of width {D} and values of width {D_V}",

@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -312,18 +313,21 @@ def _check_counted(kernel: Kernel, values: np.ndarray) -> None:
         )
 
 
-def judge_function(building: Building, function: object) -> None:
+def judge_function(building: Building, function: Any) -> None:
     """Judge a built function; attention for the real model on what all its heads were given."""
     if not isinstance(building, t06.InTheModelToo):
         building.judge(function)
         return
     Building.judge(building, function)
-    if not all(_fits(function, heads()[k : k + SOME]) for k in range(0, len(heads()), SOME)):
+    if not all(
+        _fits(function, heads()[k : k + CALLS_AT_ONCE])
+        for k in range(0, len(heads()), CALLS_AT_ONCE)
+    ):
         building.judge(function)  # it differs somewhere: let the model run, and say where
         raise Wrong("my_attention differs from the definition in a head of the real model.")
 
 
-SOME = 270  # calls in one request: those of all heads at one step
+CALLS_AT_ONCE = 270  # in one request: those of all heads at one step
 
 
 def _fits(function: remote.Function, calls: list[tuple]) -> bool:
@@ -370,7 +374,7 @@ def verdict_of(judge: Callable[[], object]) -> tuple[str, str]:
         return WRONG, f"The answer could not be judged: {type(error).__name__}: {error}"
 
 
-def plain_value(value: object) -> object:
+def plain_value(value: Any) -> object:
     """Return a value with Python's own numbers and lists in the place of NumPy's."""
     if isinstance(value, np.ndarray) and type(value) is np.ndarray:
         return value.tolist()

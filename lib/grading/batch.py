@@ -22,7 +22,7 @@ import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -58,46 +58,16 @@ class Graded:
     again: int
 
 
-@dataclass(frozen=True)
-class Cluster:
-    """Where the work is done.
-
-    Fields
-    ------
-    workers : int
-        Processes on this machine; with fewer than two, all is done in this one.
-    scheduler : str
-        Address of a Dask scheduler, ``tls://…``; its workers are used instead.
-    """
-
-    workers: int = 0
-    scheduler: str = ""
-
-
-@dataclass
-class Watcher:
-    """What is told of a run while it goes on.
-
-    Fields
-    ------
-    begin : callable
-        ``begin(count)``: so many submissions are to be judged.
-    advance : callable
-        ``advance(student, rows)``: one has been.
-    """
-
-    begin: Callable = field(default=lambda count: None)
-    advance: Callable = field(default=lambda student, rows: None)
-
-
 def grade(
     submissions: Path,
     out: Path,
     root: Path,
     numbers: Iterable[str] = (),
     rules: Rules | None = None,
-    cluster: Cluster | None = None,
-    watcher: Watcher | None = None,
+    workers: int = 0,
+    scheduler: str = "",
+    begin: Callable[[int], object] = lambda count: None,
+    advance: Callable[[str, list[Row]], object] = lambda student, rows: None,
 ) -> Graded:
     """Grade all submissions in a folder, and write the results.
 
@@ -111,16 +81,22 @@ def grade(
         The folder of the course, with its solutions.
     numbers : iterable of str
         Exercises to grade; by default those that anybody handed in.
-    rules, cluster, watcher
-        How to judge, where, and whom to tell.
+    rules : Rules, optional
+        By default code is run where it can be confined.
+    workers : int
+        Processes on this machine; with fewer than two, all is done in this one.
+    scheduler : str
+        Address of a Dask scheduler, ``tls://…``; its workers are used instead.
+    begin, advance : callable
+        Told how many submissions are to be judged, and then of each that has been.
 
     Raises
     ------
     CourseError
         There are no submissions, no such exercise, or `out` cannot be used.
     """
-    rules, watcher = rules or Rules(Confined()), watcher or Watcher()
     _check_folders(submissions, out)
+    rules = rules or Rules(Confined())
     rules = replace(rules, salt=rules.salt or _salt(out))
     _import_nothing_from(submissions)
     known = questions.read(root, numbers)
@@ -130,17 +106,15 @@ def grade(
     base = _fingerprint(root, exercises, rules)
     prints = {name: _digest(base, one.digest) for name, one in handed.items()}
     store = _Store(out / DONE)
-    rows = {name: store.read(name, prints[name]) for name in handed}
-    todo = [handed[name] for name, found in rows.items() if found is None]
-    watcher.begin(len(todo))
-    cluster = cluster or Cluster()
-    cluster = Cluster(min(cluster.workers, len(todo)), cluster.scheduler if todo else "")
-    with _judging(cluster, exercises, rules) as judged:
-        for name, found in judged(todo):
-            rows[name] = found
-            if NOT_JUDGED not in {row.verdict for row in found}:  # another run may judge it
-                store.write(name, prints[name], found)
-            watcher.advance(name, found)
+    done = {name: store.read(name, prints[name]) for name in handed}
+    rows = {name: found for name, found in done.items() if found is not None}
+    todo = [handed[name] for name in handed if name not in rows]
+    begin(len(todo))
+    for name, found in _judged(todo, exercises, rules, workers, scheduler):
+        rows[name] = found
+        if NOT_JUDGED not in {row.verdict for row in found}:  # another run may judge it
+            store.write(name, prints[name], found)
+        advance(name, found)
     graded = Graded({name: rows[name] for name in sorted(rows)}, handed, len(todo))
     report.write(graded.rows, handed, exercises, out)
     return graded
@@ -247,23 +221,19 @@ def _digest(*parts: str) -> str:
 Judged = Iterator[tuple[str, list[Row]]]
 
 
-@contextmanager
-def _judging(cluster: Cluster, exercises: dict, rules: Rules) -> Iterator[Callable]:
-    """Yield a function from submissions to pairs of a student and the verdicts."""
-    if cluster.workers < 2 and not cluster.scheduler:
-
-        def one_by_one(todo: list[Handed]) -> Judged:
-            for handed in todo:
-                yield handed.student, judge_handed(handed, exercises, rules)
-
-        yield one_by_one
+def _judged(
+    todo: list[Handed], exercises: dict, rules: Rules, workers: int, scheduler: str
+) -> Judged:
+    """Yield each student and the verdicts, as they come."""
+    workers = min(workers, len(todo))
+    if workers < 2 and not (scheduler and todo):
+        yield from ((handed.student, judge_handed(handed, exercises, rules)) for handed in todo)
         return
     shared = zlib.compress(pickle.dumps((exercises, rules)))
-    if not cluster.scheduler:
-        yield functools.partial(_in_processes, cluster.workers, shared)
-        return
-    with _client(cluster.scheduler) as client:
-        yield functools.partial(_on_cluster, client, shared)
+    if scheduler:
+        yield from _on_cluster(scheduler, shared, todo)
+    else:
+        yield from _in_processes(workers, shared, todo)
 
 
 def _in_processes(workers: int, shared: bytes, todo: list[Handed]) -> Judged:
@@ -271,17 +241,11 @@ def _in_processes(workers: int, shared: bytes, todo: list[Handed]) -> Judged:
     waiting, done = queue.SimpleQueue(), queue.SimpleQueue()
     for handed in todo:
         waiting.put((handed, TRIES))
-    team = [
-        threading.Thread(target=_tend, args=(shared, waiting, done), daemon=True)
-        for _ in range(workers)
-    ]
     with _safe_path():
-        for thread in team:
-            thread.start()
+        for _ in range(workers):
+            threading.Thread(target=_tend, args=(shared, waiting, done), daemon=True).start()
         for _ in todo:
             yield _next(done)
-        for thread in team:
-            thread.join()
 
 
 def _next(done: queue.SimpleQueue) -> tuple[str, list[Row]]:
@@ -293,35 +257,42 @@ def _next(done: queue.SimpleQueue) -> tuple[str, list[Row]]:
 
 def _tend(shared: bytes, waiting: queue.SimpleQueue, done: queue.SimpleQueue) -> None:
     """Give the work that waits to one process, and to another one when that ends."""
-    worker = line = None
+    worker = None
     with suppress(queue.Empty):
         while True:
             handed, tries = waiting.get_nowait()
             try:
-                if worker is None:
-                    worker, line = _start_worker(shared)
-                line.send(handed)
-                done.put((handed.student, line.recv()))
+                worker = worker or _Worker(shared)
+                done.put((handed.student, worker.judge(handed)))
             except (EOFError, OSError) as error:
-                if worker is not None:  # else it could not even be started
-                    worker.kill()
-                worker = None
+                worker = worker and worker.end()  # it may not even have been started
                 if tries > 1:
                     waiting.put((handed, tries - 1))
                 else:
                     done.put((handed.student, _not_judged(shared, handed, type(error).__name__)))
     if worker is not None:
-        line.close()
-        worker.join()
+        worker.end()
 
 
-def _start_worker(shared: bytes) -> tuple:
-    context = get_context("spawn")
-    mine, theirs = context.Pipe()
-    worker = context.Process(target=_work, args=(theirs, shared, os.getpid()), daemon=True)
-    worker.start()
-    theirs.close()  # so that the end of the process shows
-    return worker, mine
+class _Worker:
+    """A process of this machine that judges what it is told over a pipe."""
+
+    def __init__(self, shared: bytes) -> None:
+        context = get_context("spawn")
+        self._line, theirs = context.Pipe()
+        arguments = theirs, shared, os.getpid()
+        self._process = context.Process(target=_work, args=arguments, daemon=True)
+        self._process.start()
+        theirs.close()  # so that the end of the process shows
+
+    def judge(self, handed: Handed) -> list[Row]:
+        self._line.send(handed)
+        return self._line.recv()
+
+    def end(self) -> None:
+        self._line.close()  # which it takes for the end
+        self._process.join(10)
+        self._process.kill()
 
 
 def _work(line, shared: bytes, grader: int) -> None:
@@ -352,7 +323,7 @@ def _safe_path() -> Iterator[None]:
 @contextmanager
 def _client(scheduler: str) -> Iterator:
     try:
-        import dask
+        import dask.config
         from distributed import Client
     except ImportError:
         raise CourseError(
@@ -374,20 +345,21 @@ def _client(scheduler: str) -> Iterator:
             yield client
 
 
-def _on_cluster(client, shared: bytes, todo: list[Handed]) -> Judged:
-    from distributed import as_completed
+def _on_cluster(scheduler: str, shared: bytes, todo: list[Handed]) -> Judged:
+    with _client(scheduler) as client:
+        from distributed import as_completed
 
-    futures = {
-        client.submit(judge_there, shared, handed, pure=False, retries=TRIES): handed
-        for handed in todo
-    }
-    for future in as_completed(list(futures)):
-        handed = futures.pop(future)
-        try:
-            rows = future.result()
-        except Exception as error:  # a worker that was ended again and again, or a broken cluster
-            rows = _not_judged(shared, handed, type(error).__name__)
-        yield handed.student, rows
+        futures = {
+            client.submit(judge_there, shared, handed, pure=False, retries=TRIES): handed
+            for handed in todo
+        }
+        for future in as_completed(list(futures)):
+            handed = futures.pop(future)
+            try:
+                rows = future.result()
+            except Exception as error:  # a worker that ended again and again, or a broken cluster
+                rows = _not_judged(shared, handed, type(error).__name__)
+            yield handed.student, rows
 
 
 def judge_there(shared: bytes, handed: Handed) -> list[Row]:

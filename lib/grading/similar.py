@@ -15,8 +15,8 @@ from itertools import combinations
 from typing import NamedTuple
 
 RUN = 5  # words or signs
-OWN = 12  # runs that an answer must have of its own to be compared
-FEW = 8  # who share a run that is still called somebody's own
+MIN_RUNS = 12  # that an answer must have of its own to be compared
+MAX_HOLDERS = 8  # who share a run that is still called somebody's own
 ALIKE = 0.8  # of the runs of both
 _SKIPPED = (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
@@ -52,13 +52,16 @@ def pairs(task: str, answers: dict[str, str], common: Sequence[str] = ()) -> lis
     """
     shared = set().union(*map(_runs, common))
     runs = {student: _runs(text) - shared for student, text in answers.items()}
-    runs = {student: own for student, own in runs.items() if len(own) >= OWN}
+    runs = {student: own for student, own in runs.items() if len(own) >= MIN_RUNS}
     holders = defaultdict(list)
     for student in sorted(runs):
         for run in runs[student]:
             holders[run].append(student)
     met = Counter(
-        pair for found in holders.values() if len(found) <= FEW for pair in combinations(found, 2)
+        pair
+        for found in holders.values()
+        if len(found) <= MAX_HOLDERS
+        for pair in combinations(found, 2)
     )
     found = [(pair, _share(runs[pair[0]], runs[pair[1]])) for pair in sorted(met)]
     return [Pair(task, *pair, round(share, 3)) for pair, share in found if share >= ALIKE]

@@ -14,7 +14,7 @@ from tests.exercises.wrong import t01, t02, t03
 
 WORDS = {"Wrong": WRONG, "Unanswered": UNANSWERED, "Malformed": MALFORMED}
 EXERCISES = questions.read()
-OWN = {
+CELLS = {
     number: [Cell("code", source, ()) for source in exercise.cells]
     for number, exercise in EXERCISES.items()
 }
@@ -23,7 +23,7 @@ TRUSTED = verdicts.Rules(Trusted(), seconds=30)
 
 def graded(number, sources, rules):
     """Return the verdicts on a notebook whose answer cells hold these sources, by task."""
-    cells = list(OWN[number])
+    cells = list(CELLS[number])
     for question in EXERCISES[number].questions:
         before, answer = sources.get(question.task, ("", question.stub))
         cells += [Cell("code", before, ())] if before else []

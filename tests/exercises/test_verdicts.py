@@ -80,7 +80,7 @@ def calls(count, size=1.0):
 @pytest.fixture
 def five_heads(monkeypatch):
     monkeypatch.setattr(verdicts, "heads", lambda: calls(5))
-    monkeypatch.setattr(verdicts, "SOME", 2)
+    monkeypatch.setattr(verdicts, "CALLS_AT_ONCE", 2)
 
 
 @pytest.mark.parametrize(("off", "size", "fits"), [

@@ -64,10 +64,10 @@ def kill_one(state):
     return advance
 
 
-def run(submissions, out, state, cluster, numbers):
+def run(submissions, out, state, workers, numbers):
     begun = time.perf_counter()
-    watcher = batch.Watcher(advance=kill_one(state))
-    batch.grade(submissions, out, ROOT, numbers, cluster=cluster, watcher=watcher)
+    advance = kill_one(state)
+    batch.grade(submissions, out, ROOT, numbers, workers=workers, advance=advance)
     seconds = time.perf_counter() - begun
     rate = 60 * state["count"] / seconds
     print(f"{state['count']} submissions in {seconds:.1f} s: {rate:.1f} a minute")
@@ -106,10 +106,9 @@ def main():
         exercises = questions.read(ROOT, asked.exercise)
         make(base / "in", asked.count, exercises)
         print(f"confined by {confine.available() or 'nothing'}, {asked.workers} workers")
-        cluster = batch.Cluster(asked.workers)
-        run(base / "in", base / "one", state(asked.kill), cluster, asked.exercise)
+        run(base / "in", base / "one", state(asked.kill), asked.workers, asked.exercise)
         if asked.kill:
-            run(base / "in", base / "two", state(False), batch.Cluster(), asked.exercise)
+            run(base / "in", base / "two", state(False), 0, asked.exercise)
             print("same bytes" if same(base / "one", base / "two") else "NOT the same bytes")
             return int(not same(base / "one", base / "two"))
         return 0

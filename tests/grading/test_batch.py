@@ -70,7 +70,7 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path):
             raise Stopped
 
     with pytest.raises(Stopped):
-        grade(class_, tmp_path / "out", watcher=batch.Watcher(advance=stop))
+        grade(class_, tmp_path / "out", advance=stop)
     stored = sorted((tmp_path / "out" / batch.DONE).iterdir())
     stored[0].write_text('{"student": "An', encoding="utf-8")  # cut off as it was written
     assert grade(class_, tmp_path / "out").again == len(NAMES) - 2
@@ -123,9 +123,7 @@ def test_a_killed_worker_s_work_is_done_again(tmp_path):
             worker.kill()
             killed.append(worker.pid)
 
-    graded = grade(
-        class_, tmp_path / "there", cluster=batch.Cluster(2), watcher=batch.Watcher(advance=kill)
-    )
+    graded = grade(class_, tmp_path / "there", workers=2, advance=kill)
     assert killed
     assert sorted(seen) == sorted(graded.rows)  # each once
     assert NOT_JUDGED not in {row.verdict for rows in graded.rows.values() for row in rows}
@@ -159,25 +157,25 @@ def test_a_teacher_s_own_cluster_is_used_if_it_is_closed_to_others(tmp_path, clo
         n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None,
         protocol="tls://", security=closed.security.Security(),
     ) as cluster:  # fmt: skip
-        where = batch.Cluster(scheduler=cluster.scheduler_address)
-        assert where.scheduler.startswith("tls://")
-        assert grade(class_, tmp_path / "out", cluster=where).again == 3
+        where = cluster.scheduler_address
+        assert where.startswith("tls://")
+        assert grade(class_, tmp_path / "out", scheduler=where).again == 3
     grade(class_, tmp_path / "here")
     assert files(tmp_path / "out") == files(tmp_path / "here")
 
 
 def test_an_open_cluster_is_refused(tmp_path):
     pytest.importorskip("distributed")
-    where = batch.Cluster(scheduler="tcp://127.0.0.1:8786")
+    where = "tcp://127.0.0.1:8786"
     with pytest.raises(CourseError, match="should be an address that begins with tls://"):
-        grade(make(tmp_path / "class", 1), tmp_path / "out", cluster=where)
+        grade(make(tmp_path / "class", 1), tmp_path / "out", scheduler=where)
 
 
 def test_without_dask_a_cluster_is_refused_and_how_to_get_it_is_said(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "dask", None)
-    where = batch.Cluster(scheduler="tls://127.0.0.1:8786")
+    where = "tls://127.0.0.1:8786"
     with pytest.raises(CourseError, match="needs Dask, which is not installed: `pip install dask"):
-        grade(make(tmp_path / "class", 1), tmp_path / "out", cluster=where)
+        grade(make(tmp_path / "class", 1), tmp_path / "out", scheduler=where)
 
 
 @posix_only

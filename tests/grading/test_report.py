@@ -156,7 +156,7 @@ def test_pages_have_names_that_every_system_knows():
     assert report._file_name("a:b") != report._file_name("a/b")
 
 
-OWN = """
+ANSWER = """
 def layer_norm(X, gain, bias, eps=1e-5):
     mitte = X.mean(axis=-1, keepdims=True)  # my very own name for it
     abstand = X - mitte
@@ -168,15 +168,15 @@ def layer_norm(X, gain, bias, eps=1e-5):
 
 def test_near_copies_are_listed_and_what_the_task_asks_for_is_not():
     solution = "".join(answered("05")["cells"][0]["source"])
-    copy = OWN.replace("# my very own name for it", "").replace("X - mitte", "(X - mitte)")
-    other = OWN.replace("abstand", "d").replace("streuung", "v").replace("wurzel", "r")
-    answers = {"ana": OWN, "ben": OWN, "cem": copy, "dee": other.replace("mitte", "m")}
+    copy = ANSWER.replace("# my very own name for it", "").replace("X - mitte", "(X - mitte)")
+    other = ANSWER.replace("abstand", "d").replace("streuung", "v").replace("wurzel", "r")
+    answers = {"ana": ANSWER, "ben": ANSWER, "cem": copy, "dee": other.replace("mitte", "m")}
     found = similar.pairs("05.layer_norm", answers, [solution])
     assert (found[0].one, found[0].other, found[0].share) == ("ana", "ben", 1.0)
     assert {pair[1:3] for pair in found} == {("ana", "ben")}
-    handed_out = [OWN]
+    handed_out = [ANSWER]
     assert similar.pairs("05.layer_norm", answers, handed_out) == []
-    crowd = {f"s{k}": OWN for k in range(similar.FEW + 1)}
+    crowd = {f"s{k}": ANSWER for k in range(similar.MAX_HOLDERS + 1)}
     assert similar.pairs("05.layer_norm", crowd) == []
 
 

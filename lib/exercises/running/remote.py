@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, is_dataclass
+from typing import Any
 
 import numpy as np
 
@@ -167,6 +168,8 @@ class Session:
                     if sum(np.size(one) for one in arguments) > GIVEN:
                         raise ValueError("so large arrays are not needed")
                     return {"value": self._given[key].function(*arguments)}
+                if self.counter is None:
+                    raise LookupError("nothing is counted")
                 self.counter.listen(message.get("told", []))
                 return {"value": self.counter.do(what, operands)}
         except Exception as error:
@@ -181,7 +184,7 @@ class Session:
             return "Weights", dict(vars(value))
         return self.counter.sent(value) if self.counter else None
 
-    def _received(self, tag: str, value: object) -> object:
+    def _received(self, tag: str, value: Any) -> object:
         if tag == "Given":
             return self._given[value]
         if tag == "slice":
@@ -248,7 +251,7 @@ def words_of(reply: dict) -> tuple[str, str]:
     return name if name.isidentifier() else "Error", text
 
 
-def put_back(mine: object, theirs: object) -> None:
+def put_back(mine: object, theirs: Any) -> None:
     """Change the arrays among the arguments as the process did."""
     if isinstance(mine, np.ndarray) and mine is not theirs:
         same = isinstance(theirs, np.ndarray) and theirs.shape == mine.shape

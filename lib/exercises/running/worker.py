@@ -35,7 +35,10 @@ class Worker:
 
     def __init__(self, inbox, outbox):
         self.inbox, self.outbox = inbox, outbox
-        self.told, self.keys = [], None  # what the judge has not been told yet; keys of numbers
+        self.told, self.keys = (
+            [],
+            itertools.count(),
+        )  # what the judge has not been told yet; keys of numbers
         self.do_reset()
 
     def serve(self):
@@ -220,7 +223,7 @@ class Number:
 
     __slots__ = ("key", "worker")
     __array_ufunc__ = None
-    __hash__ = None
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
 
     def __init__(self, worker, key):
         self.worker, self.key = worker, key
@@ -290,7 +293,7 @@ class Array:
 class Anything(types.ModuleType):
     """A module whose every name is a function that takes anything and does nothing."""
 
-    __path__ = ()
+    __path__ = []  # noqa: RUF012  a package, of no files
 
     def __getattr__(self, name):
         if name.startswith("__"):
@@ -305,7 +308,7 @@ class Nothing:
     def find_spec(name, path=None, target=None):
         """Return where to find a module of the exercises: here."""
         if name.partition(".exercises")[0] == "lib" and name != "lib":
-            return ModuleSpec(name, Nothing, is_package=True)
+            return ModuleSpec(name, Nothing, is_package=True)  # pyright: ignore[reportArgumentType]
         return None
 
     @staticmethod
@@ -346,9 +349,9 @@ def limit(memory, seconds, file_bytes):
 # seen (mount and its kin, unshare, setns, chroot, ptrace, bpf). clone is let pass where it makes a
 # thread; clone3 is said not to exist, so that libraries fall back to clone, whose flags can be
 # read. Numbers: Linux, arch/*/entry/syscalls.
-_BOTH = (428, 429, 430, 431, 432, 442, 425)  # open_tree … fsmount, mount_setattr, io_uring_setup
-_X86 = (57, 58, 59, 322, 29, 68, 64, 165, 166, 155, 161, 272, 308, 101, 321, *_BOTH)
-_ARM = (221, 281, 194, 186, 190, 40, 39, 41, 51, 97, 268, 117, 280, *_BOTH)
+_ANY_MACHINE = (428, 429, 430, 431, 432, 442, 425)  # open_tree … fsmount, mount_setattr, io_uring
+_X86 = (57, 58, 59, 322, 29, 68, 64, 165, 166, 155, 161, 272, 308, 101, 321, *_ANY_MACHINE)
+_ARM = (221, 281, 194, 186, 190, 40, 39, 41, 51, 97, 268, 117, 280, *_ANY_MACHINE)
 CALLS = {"x86_64": (0xC000003E, 56, _X86), "aarch64": (0xC00000B7, 220, _ARM)}
 CLONE3 = 435
 
@@ -406,7 +409,8 @@ def main():
     sys.path.append(settings["course"])
     sys.meta_path.insert(0, Nothing)
     if not settings["numba"]:
-        sys.modules["numba"] = None  # the course's functions then run their definitions
+        # The course's functions then run their definitions.
+        sys.modules["numba"] = None  # pyright: ignore[reportArgumentType]
     sys.argv[:] = [""]
     limit(settings["memory"], settings["seconds"], settings["file_bytes"])
     told = {"ready": True, "no_processes": settings["processes"] or forbid_processes()}
