@@ -29,6 +29,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from lib import notebooks
 from lib.errors import CourseError
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from lib.engine.llama import Llama
     from lib.exercises.checking import Mine
     from lib.exercises.verdicts import Row
-    from lib.notebooks import Failure
+    from lib.notebooks import Run
 
 try:
     from typer import TyperException as UsageError
@@ -167,8 +168,6 @@ def lab(context: typer.Context) -> None:
 
     Further arguments go on to JupyterLab, such as --no-browser --port 9999.
     """
-    from lib import notebooks
-
     root = notebooks.find_root()
     as_root = hasattr(os, "geteuid") and os.geteuid() == 0
     # A kernel `python3` that a user has registered may be of another Python.
@@ -191,18 +190,17 @@ def lab_command(root: Path, arguments: Sequence[str], as_root: bool) -> list[str
     as_root : bool
         Whether the user is root, whom Jupyter refuses without a word of consent.
     """
-    from lib import notebooks
-
     first = notebooks.chapters(root)[0].relative_to(root).as_posix()
-    command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={root}"]
-    # Part of the address, so that it also shows where no browser can be opened.
-    command.append(f"--LabApp.default_url=/lab/tree/{first}")
-    # Opening a chapter is no change of it: what JupyterLab writes into it is not saved.
-    command.append("--ContentsManager.pre_save_hook=lib.notebooks.keep_shipped_metadata")
-    command.append("--ServerApp.answer_yes=True")  # one Ctrl-C ends it, without a question
-    if as_root:
-        command.append("--allow-root")
-    return [*command, *arguments]
+    return [
+        *(sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={root}"),
+        # Part of the address, so that it also shows where no browser can be opened.
+        f"--LabApp.default_url=/lab/tree/{first}",
+        # Opening a chapter is no change of it: what JupyterLab writes into it is not saved.
+        "--ContentsManager.pre_save_hook=lib.notebooks.keep_shipped_metadata",
+        "--ServerApp.answer_yes=True",  # one Ctrl-C ends it, without a question
+        *["--allow-root"] * as_root,
+        *arguments,
+    ]
 
 
 def _become(command: list[str]) -> int:
@@ -227,14 +225,12 @@ def update() -> None:
 
     Where the course has changed a file that you changed too, yours is put beside it.
     """
-    from lib import notebooks
     from lib.update import update as fetch
 
     said, beside = fetch(notebooks.find_root())
-    _console().print(said or "The course is up to date.", soft_wrap=True)
+    print(said or "The course is up to date.")
     for path in beside:
-        words = f"The course changed this file too; yours is {_short(path)}"
-        _console().print(words, soft_wrap=True)
+        print(f"The course changed this file too; yours is {_short(path)}")
 
 
 # --- course run, course build --------------------------------------------------------------------
@@ -252,8 +248,6 @@ def run(names: Names = None, timeout: Timeout = 60) -> None:
 
     They are executed in memory, in order; no file is written.
     """
-    from lib import notebooks
-
     paths = notebooks.locate(names or [])
     read = [notebooks.read_notebook(path) for path in paths]
     table = _table("notebook", "cells", "seconds", "failures")
@@ -262,13 +256,10 @@ def run(names: Names = None, timeout: Timeout = 60) -> None:
         for path, notebook in zip(paths, read, strict=True):
             bar.begin(path.stem)
             result = notebooks.execute(notebook, path.resolve().parent, timeout, bar.advance)
-            if result.failure is not None:
-                failed = True
-                bar.skip(result.total - result.cells)
-                bar.show_failure(path, result.failure)
+            fails = bar.show_failure(path, result)
+            failed |= fails
             cells = f"{result.cells} of {result.total}"
-            failures = "0" if result.failure is None else "1"
-            table.add_row(path.stem, cells, f"{result.seconds:.1f}", failures)
+            table.add_row(path.stem, cells, f"{result.seconds:.1f}", str(int(fails)))
     _console().print(table)
     if failed:
         raise typer.Exit(FAILED)
@@ -293,63 +284,54 @@ def build(
     This is for those who write the course: chapters first, then solutions, then the exercises,
     which are made from the solutions. What did not change keeps its bytes.
     """
-    from lib import notebooks
-
     paths = notebooks.locate(names or [], folders=(notebooks.FOLDER, notebooks.SOLUTIONS))
     # An exercise is not executed: it is made from its solution.
-    run = [path for path in paths if path.resolve().parent.name != notebooks.EXERCISES]
+    run = [path for path in paths if _folder(path) != notebooks.EXERCISES]
     total = sum(len(notebooks.runnable(notebooks.read_notebook(path))) for path in run)
     words = {}
     with _progress(total) as bar:
         for path in run:
             words[path] = _build_one(path, timeout, check, fresh, bar)
     for path, word in words.items():
-        _console().print(f"{_name(path)}: {word}", soft_wrap=True)
-    made = [_make_exercise(path, words.get(path), check) for path in paths if _has_exercise(path)]
-    bad = (_FAILED_BUILD, _WOULD_CHANGE)
-    if not all(made) or any(word in bad for word in words.values()):
+        print(f"{_name(path)}: {word}")
+    solved = [path for path in paths if _folder(path) != notebooks.FOLDER]
+    made = [words.get(path) != _FAILED_BUILD and _make_exercise(path, check) for path in solved]
+    if not all(made) or {_FAILED_BUILD, _WOULD_CHANGE} & set(words.values()):
         raise typer.Exit(FAILED)
 
 
 _FAILED_BUILD, _WOULD_CHANGE = "failed, nothing written", "would change"
 
 
+def _folder(path: Path) -> str:
+    """Return the folder of the course that a notebook lies in; others count as chapters."""
+    name = path.resolve().parent.name
+    return name if name in (notebooks.SOLUTIONS, notebooks.EXERCISES) else notebooks.FOLDER
+
+
 def _name(path: Path) -> str:
     """Return what a notebook is called in a list; a chapter goes by its name alone."""
-    from lib import notebooks
-
-    folder = path.resolve().parent.name
-    mentioned = folder in (notebooks.SOLUTIONS, notebooks.EXERCISES)
-    return f"{folder}/{path.stem}" if mentioned else path.stem
+    folder = _folder(path)
+    return path.stem if folder == notebooks.FOLDER else f"{folder}/{path.stem}"
 
 
 def _build_one(path: Path, timeout: float, check: bool, fresh: bool, bar: _Bar) -> str:
     """Build a notebook and return a word on it."""
-    from lib import notebooks
-
     bar.begin(path.stem)
     built = notebooks.build(path, timeout, check, bar.advance, fresh)
-    if built.run.failure is not None:
-        bar.skip(built.run.total - built.run.cells)
-        bar.show_failure(path, built.run.failure)
+    if bar.show_failure(path, built.run):
         return _FAILED_BUILD
-    if built.changed:
-        return _WOULD_CHANGE if check else "written"
-    return "unchanged"
+    return _word(built.changed, check)
 
 
-def _has_exercise(path: Path) -> bool:
-    from lib import notebooks
-
-    return path.resolve().parent.name in (notebooks.SOLUTIONS, notebooks.EXERCISES)
+def _word(changed: bool, check: bool) -> str:
+    return "unchanged" if not changed else _WOULD_CHANGE if check else "written"
 
 
-def _make_exercise(path: Path, word: str | None, check: bool) -> bool:
-    """Make the exercise of a solution that runs, say what came of it, tell whether it is fine."""
+def _make_exercise(path: Path, check: bool) -> bool:
+    """Make the exercise of a solution, say what came of it, tell whether it is fine."""
     from lib.exercises import deriving, questions
 
-    if word == _FAILED_BUILD:
-        return False
     solution = deriving.solution_of(path)
     try:
         changed = deriving.store(solution, check)
@@ -358,8 +340,7 @@ def _make_exercise(path: Path, word: str | None, check: bool) -> bool:
         return False
     if not check and questions.HANDED_OUT.is_relative_to(solution.parent.parent):
         questions.write_handed_out(solution.parent.parent)
-    said = (_WOULD_CHANGE if check else "written") if changed else "unchanged"
-    _console().print(f"{_name(deriving.exercise_of(solution))}: {said}", soft_wrap=True)
+    print(f"{_name(deriving.exercise_of(solution))}: {_word(changed, check)}")
     return not (check and changed)
 
 
@@ -394,7 +375,7 @@ def check(names: Exercises = None, timeout: Timeout = 60) -> None:
         _say_error(sentence)
     every = [row for rows in verdicts.values() for row in rows]
     if every:
-        _console().print(_closing_line(verdicts), soft_wrap=True)
+        print(_closing_line(verdicts))
     if unreadable:
         raise typer.Exit(WRONG_INPUT)
     if any(row.verdict != RIGHT for row in every):
@@ -403,7 +384,6 @@ def check(names: Exercises = None, timeout: Timeout = 60) -> None:
 
 def _read_exercises(names: Sequence[str]) -> tuple[list[Mine], list[str]]:
     """Read the notebooks that can be read; return a sentence on each of the others."""
-    from lib import notebooks
     from lib.exercises import checking
 
     root = notebooks.find_root()
@@ -434,7 +414,7 @@ def _show_verdicts(path: Path, judged: Sequence[Row]) -> None:
     for row in judged:
         if row.verdict != RIGHT and begun:
             message = row.message.replace("\n", "\n    ")
-            _console().print(f"{row.task}: {row.verdict}\n    {message}\n", soft_wrap=True)
+            print(f"{row.task}: {row.verdict}\n    {message}\n")
 
 
 def _closing_line(verdicts: dict[Path, Sequence[Row]]) -> str:
@@ -470,25 +450,23 @@ class _Bar:
     def begin(self, name: str) -> None:
         self._progress.update(self._task, description=name)
 
-    def advance(self) -> None:
-        self._progress.advance(self._task)
-
-    def skip(self, cells: int) -> None:
+    def advance(self, cells: int = 1) -> None:
         self._progress.advance(self._task, cells)
 
     def of(self, total: int) -> None:
         self._progress.update(self._task, total=total)
 
     def tell(self, line: str) -> None:
-        self.advance()
         self._progress.console.print(line, soft_wrap=True)
 
-    def show_failure(self, path: Path, failure: Failure) -> None:
-        if failure.cell:
-            text = f"{path.name}, cell [{failure.cell}]: {failure.source}\n    {failure.error}"
-        else:
-            text = f"{path.name}: {failure.error}"
-        self._progress.console.print(text, soft_wrap=True)
+    def show_failure(self, path: Path, run: Run) -> bool:
+        """Tell where a run has failed, and pass over the rest; return whether it has."""
+        if (failure := run.failure) is None:
+            return False
+        self.advance(run.total - run.cells)
+        where = f", cell [{failure.cell}]: {failure.source}\n    " if failure.cell else ": "
+        self.tell(f"{path.name}{where}{failure.error}")
+        return True
 
 
 @contextmanager
@@ -540,7 +518,6 @@ def grade(
     Nothing of a submission is trusted. Code 0 means that everybody has a verdict on every task,
     whatever it is. A run that was stopped goes on where it was.
     """
-    from lib import notebooks
     from lib.engine.team import usable_processors
     from lib.exercises.running.process import Trusted
     from lib.exercises.verdicts import UNSAFE, Rules
@@ -555,33 +532,34 @@ def grade(
     if not scheduler and not rules.runner.name:
         _say_error(UNSAFE)
     with _progress(0) as bar:
+
+        def tell(student: str, rows: Sequence[Row]) -> None:
+            bar.advance()
+            bar.tell("{}: {} of {}".format(student, *_points(rows)))
+
         graded = batch.grade(
             submissions, out, notebooks.find_root(), exercise or [], rules,
-            workers or usable_processors(), scheduler,
-            bar.of, lambda *result: bar.tell(_one_line(*result)),
+            workers or usable_processors(), scheduler, bar.of, tell,
         )  # fmt: skip
     _console().print(_grades_table(graded), soft_wrap=True)
     old = len(graded.rows) - graded.again
     before = f", {old} of them from before" if old else ""
-    _console().print(f"{len(graded.rows)} submissions are graded{before}.", soft_wrap=True)
-    _console().print(f"Results: {_short(out)}; begin with class.html.", soft_wrap=True)
+    print(f"{len(graded.rows)} submissions are graded{before}.")
+    print(f"Results: {_short(out)}; begin with class.html.")
 
 
-def _one_line(student: str, rows: Sequence) -> str:
-    points = sum(row.points for row in rows)
-    return f"{student}: {points:g} of {sum(row.possible for row in rows):g}"
+def _points(rows: Sequence[Row]) -> tuple[str, str]:
+    """Return the points that were earned, and those that there are."""
+    return f"{sum(row.points for row in rows):g}", f"{sum(row.possible for row in rows):g}"
 
 
 def _grades_table(graded) -> Table:
     """Return a table of the students whose submissions need a look; of all, if they are few."""
-    few = len(graded.rows) <= 40
     table = _table("student", "points", "of", "look at")
     for name, rows in graded.rows.items():
-        notes = list(dict.fromkeys(graded.handed[name].notes))
-        if few or notes:
-            points = sum(row.points for row in rows)
-            possible = sum(row.possible for row in rows)
-            table.add_row(name, f"{points:g}", f"{possible:g}", "\n".join(notes))
+        notes = dict.fromkeys(graded.handed[name].notes)
+        if notes or len(graded.rows) <= 40:
+            table.add_row(name, *_points(rows), "\n".join(notes))
     return table
 
 
@@ -894,10 +872,10 @@ def lite(
     with site.server(out, port) if serve else nullcontext() as server:  # a taken port shows first
         with _progress(site.STEPS) as bar:
             site.build_lite(out, pyodide, lambda words: (bar.begin(words), bar.advance()))
-        _console().print(f"built: {_short(out)}", soft_wrap=True)
+        print(f"built: {_short(out)}")
         if server is not None:
             address = f"http://127.0.0.1:{server.server_port}/tree/index.html?path=notebooks"
-            _console().print(f"Open {address}; Ctrl-C ends it.", soft_wrap=True)
+            print(f"Open {address}; Ctrl-C ends it.")
             server.serve_forever()
 
 
@@ -929,7 +907,6 @@ def site(
 
     The folder can be put on any web server as it is. A link that leads nowhere fails the build.
     """
-    from lib import notebooks
     from lib.site import pages
 
     pages.check_installed()
@@ -937,9 +914,9 @@ def site(
     with _progress(0) as bar:
         progress = pages.Progress(bar.of, bar.begin, bar.advance)
         front = pages.build_site(notebooks.find_root(), out, pyodide, repository, progress)
-    _console().print(f"built: {_short(front)}", soft_wrap=True)
+    print(f"built: {_short(front)}")
     look = f"python -m http.server --bind 127.0.0.1 --directory {_short(out)}"
-    _console().print(f"To look at it: {look}", soft_wrap=True)
+    print(f"To look at it: {look}")
 
 
 # --- course bench --------------------------------------------------------------------------------
@@ -968,7 +945,6 @@ def bench(
     machine to it meanwhile. COURSE_PEERS may name the Python of the peers for good.
     """
     _check_bench(rounds, threads)
-    from lib import notebooks
     from lib.bench import results, run
 
     folder = run.find_folder(notebooks.find_root())
@@ -986,7 +962,7 @@ def bench(
         )
     _console().print(_bench_table(found))
     for path in results.store(found, settings.out):
-        _console().print(f"written: {_short(path)}", soft_wrap=True)
+        print(f"written: {_short(path)}")
     if not found.rows:
         raise typer.Exit(FAILED)
 
@@ -1035,7 +1011,7 @@ def doctor() -> None:
     console.print("The course can't run yet. What to do:")
     for finding in findings:
         if finding.status == MISSING:
-            console.print(f"  {finding.name}: {finding.advice}", soft_wrap=True)
+            print(f"  {finding.name}: {finding.advice}")
     raise typer.Exit(FAILED)
 
 

@@ -17,8 +17,7 @@ import shutil
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -211,23 +210,6 @@ _PUBLIC = {"_IncompleteInputError": "SyntaxError"}
 
 
 @dataclass(frozen=True)
-class Fault:
-    """What went wrong in a cell."""
-
-    name: str  # of the exception; empty where the kernel itself gave up
-    text: str  # what the exception says, or what became of the kernel
-
-    def __str__(self) -> str:
-        line = _first_line(self.text)
-        return f"{self.name}: {line}" if self.name else line
-
-    @property
-    def fatal(self) -> bool:
-        """Whether the kernel can run no further cell."""
-        return not self.name
-
-
-@dataclass(frozen=True)
 class Run:
     """One execution of one notebook."""
 
@@ -286,86 +268,62 @@ def execute(
     """
     check_timeout(timeout)
     notebook = copy.deepcopy(notebook)
+    client = _client(notebook, timeout)
     indices, begun, done, failure = runnable(notebook), time.perf_counter(), 0, None
     try:
-        with kernel(notebook, folder, timeout) as run_cell:
-            for number, index in enumerate(indices, start=1):
-                if (fault := run_cell(index, number)) is not None:
-                    line = _first_line(notebook.cells[index].source)
-                    failure = Failure(number, line, str(fault))
-                    break
-                done = number
-                after_cell()
+        with warnings.catch_warnings():
+            # Windows: zmq says that it adds a thread to the event loop, which is what we want.
+            warnings.filterwarnings("ignore", message="Proactor event loop")
+            # The blocking interface on purpose: the asynchronous one takes Ctrl-C for itself.
+            with client.setup_kernel(cwd=str(folder)):
+                for number, index in enumerate(indices, start=1):
+                    if error := _run_cell(client, index, number, timeout):
+                        failure = Failure(number, _first_line(notebook.cells[index].source), error)
+                        break
+                    done = number
+                    after_cell()
     except (RuntimeError, TimeoutError, OSError) as error:
         failure = failure or Failure(0, "", f"the kernel did not start: {_first_line(str(error))}")
     return Run(notebook, done, len(indices), time.perf_counter() - begun, failure)
 
 
-@contextmanager
-def kernel(
-    notebook: NotebookNode, folder: Path, timeout: float
-) -> Iterator[Callable[..., Fault | None]]:
-    """Start a kernel, yield a function that runs a cell, stop the kernel.
-
-    Parameters
-    ----------
-    notebook : NotebookNode
-        Its cells receive their outputs in place.
-    folder, timeout
-        As in `execute`.
-
-    Yields
-    ------
-    callable
-        ``run_cell(index, number, seconds=timeout)`` runs the cell at this index, with this number
-        in its prompt, and returns what went wrong, or None. After a fault that is fatal no further
-        cell can run.
-    """
+def _client(notebook: NotebookNode, timeout: float):
     from nbclient import NotebookClient
-    from nbclient.exceptions import CellTimeoutError, DeadKernelError
 
-    raised = []  # what the kernel said of an error in the cell that runs
     client = NotebookClient(
         notebook,
         kernel_name="python3",
         kernel_manager_class=_manager_class(),
-        timeout=math.ceil(timeout),
-        # Otherwise the kernel passes over cells that reach it right after one that raised.
-        allow_errors=True,
-        on_cell_error=lambda execute_reply, **_: raised.append(execute_reply["content"]),
+        timeout=math.ceil(timeout),  # nbclient counts whole seconds
         # Recent kernels warn of an unencrypted line, which here never leaves the machine.
         extra_arguments=["--log-level=ERROR"],
     )
     client.log.disabled = True  # what it logs, we report
+    return client
 
-    def run_cell(index: int, number: int, seconds: float = timeout) -> Fault | None:
-        client.timeout = math.ceil(seconds)  # nbclient counts whole seconds
-        cell = notebook.cells[index]
-        raised.clear()
-        try:
-            client.execute_cell(cell, index, execution_count=number)
-        except BaseException as error:
-            client.shutdown_kernel = "immediate"  # a busy kernel would not hear a polite word
-            if isinstance(error, CellTimeoutError):
-                return Fault("", f"the cell took longer than {seconds:g} s")
-            if isinstance(error, DeadKernelError):
-                return Fault("", "the kernel died while it ran the cell")
-            raise
-        if not raised or MAY_RAISE in cell.metadata.get("tags", []):
-            return None
-        told = raised[0]
-        if told.get("ename") in (None, "", "NoneType"):  # it was raised while a result was shown
+
+def _run_cell(client, index: int, number: int, timeout: float) -> str:
+    """Run the cell at this index, with this number in its prompt; return what went wrong."""
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+    cell = client.nb.cells[index]
+    try:
+        client.execute_cell(cell, index, execution_count=number)
+        return ""
+    except CellExecutionError as error:
+        name, text = error.ename, error.evalue
+        if name in (None, "", "NoneType"):  # it was raised while a result was shown
             shown = [out for out in cell.outputs if out.output_type == "error"]
-            told = shown[-1] if shown else {"ename": "Error", "evalue": _last_words(cell)}
-        name = told.get("ename") or "Error"
-        return Fault(_PUBLIC.get(name, name), told.get("evalue", ""))
-
-    with warnings.catch_warnings():
-        # Windows: zmq says that it adds a thread to the event loop, which is what we want.
-        warnings.filterwarnings("ignore", message="Proactor event loop")
-        # The blocking interface on purpose: the asynchronous one takes Ctrl-C for itself.
-        with client.setup_kernel(cwd=str(folder)):
-            yield run_cell
+            last = shown[-1] if shown else {"ename": "Error", "evalue": _last_words(cell)}
+            name, text = last["ename"], last["evalue"]
+        return f"{_PUBLIC.get(name, name)}: {_first_line(text)}"
+    except BaseException as error:
+        client.shutdown_kernel = "immediate"  # a busy kernel would not hear a polite word
+        if isinstance(error, CellTimeoutError):
+            return f"the cell took longer than {timeout:g} s"
+        if isinstance(error, DeadKernelError):
+            return "the kernel died while it ran the cell"
+        raise
 
 
 def _last_words(cell: NotebookNode) -> str:
@@ -380,8 +338,8 @@ def _manager_class() -> type:
     The kernel that is registered as `python3` may belong to another environment.
     """
     from ipykernel.kernelspec import get_kernel_dict
-    from jupyter_client import AsyncKernelManager
     from jupyter_client.kernelspec import KernelSpec
+    from jupyter_client.manager import AsyncKernelManager
 
     class ThisInterpreter(AsyncKernelManager):
         @property

@@ -241,30 +241,17 @@ def test_a_run_stops_at_the_first_failing_cell_and_tells_which(tmp_path, source,
     assert contents(tmp_path) == before
 
 
-def test_a_kernel_gives_each_cell_its_time_and_tells_faults_apart(tmp_path):
-    path = write(tmp_path / "any.ipynb", "1", "raise KeyError('a\\nb')", "while True: pass")
-    notebook = notebooks.read_notebook(path)
-    with notebooks.kernel(notebook, tmp_path, 60) as run_cell:
-        assert run_cell(1, 7) is None
-        fault = run_cell(2, 8)
-        assert (fault.name, fault.text, fault.fatal) == ("KeyError", "'a\\nb'", False)
-        fault = run_cell(3, 9, 0.5)
-        assert (fault.text, fault.fatal) == ("the cell took longer than 0.5 s", True)
-    assert notebook.cells[1].execution_count == 7
-
-
-def test_no_cell_is_passed_over_after_one_that_raised(tmp_path):
+def test_no_cell_is_passed_over_after_one_that_may_raise(tmp_path):
     """A kernel that stops at an error throws away what comes before it has noticed its own stop."""
     turns = 12
     path = write(tmp_path / "any.ipynb", "x = 0", *["1 / 0", "x += 1"] * turns, "x", "1 / 0")
     notebook = notebooks.read_notebook(path)
-    notebook.cells[-1].metadata["tags"] = [notebooks.MAY_RAISE]
-    with notebooks.kernel(notebook, tmp_path, 60) as run_cell:
-        faults = [run_cell(k, k) for k in range(1, len(notebook.cells))]
-    assert [str(fault) for fault in faults if fault] == [
-        "ZeroDivisionError: division by zero"
-    ] * turns
-    assert notebook.cells[-2].outputs[0].data["text/plain"] == str(turns)
+    for cell in notebook.cells[2:-1:2]:
+        cell.metadata["tags"] = [notebooks.MAY_RAISE]
+    run = notebooks.execute(notebook, tmp_path)
+    assert run.notebook.cells[-2].outputs[0].data["text/plain"] == str(turns)
+    assert run.failure.error == "ZeroDivisionError: division by zero"
+    assert run.cells == run.total - 1
 
 
 def test_a_kernel_that_does_not_start_is_a_failure(tmp_path, monkeypatch):

@@ -35,10 +35,8 @@ class Worker:
 
     def __init__(self, inbox, outbox):
         self.inbox, self.outbox = inbox, outbox
-        self.told, self.keys = (
-            [],
-            itertools.count(),
-        )  # what the judge has not been told yet; keys of numbers
+        self.told = []  # what the judge has not been told yet
+        self.keys = itertools.count()  # of numbers and arrays
         self.do_reset()
 
     def serve(self):
