@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, is_dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -283,13 +284,11 @@ def stand_in(value: object) -> object:
 
 # --- Counting ------------------------------------------------------------------------------------
 
-_OPERATIONS = {
+_ARITHMETIC = {
     name: getattr(operator, name)
     for name in ("add", "sub", "mul", "truediv", "pow", "neg", "abs", "lt", "le", "gt", "ge", "eq",
                  "ne")
-}  # fmt: skip
-_OPERATIONS["bool"] = bool
-_THINGS = ("nothing", "number", "apply", "new", "transpose", "get", "set")
+} | {"bool": bool}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -309,6 +308,15 @@ class Counter:
 
     def __init__(self, tally: counting.Tally) -> None:
         self.tally, self._known, self._elements = tally, {}, 0
+        self._things: dict[str, Callable] = {
+            "nothing": lambda: None,
+            "number": partial(counting.number, tally),
+            "apply": partial(counting.apply, tally),
+            "new": self._new,
+            "transpose": lambda array: array.T,
+            "get": lambda array, key: array[_place(key)],
+            "set": lambda array, key, value: operator.setitem(array, _place(key), value),
+        }
 
     def listen(self, told: list) -> None:
         """Do what the process has told, and keep each result under its key."""
@@ -320,39 +328,21 @@ class Counter:
     def do(self, what: str, operands: list) -> object:
         """Do one thing that a kernel does with numbers and arrays, told by their keys."""
         operands = [self._known[x.key] if type(x) is Key else x for x in operands]
-        if what in _OPERATIONS:
-            kinds = (counting.Number, int, float, bool)
-            if not all(type(x) in kinds or isinstance(x, np.number) for x in operands):
-                raise TypeError("arithmetic on whole arrays hides a loop; write it out")
-            # As floats: whole numbers of Python's may grow without end.
-            return _OPERATIONS[what](*(float(x) if type(x) is int else x for x in operands))
-        if what not in _THINGS:
+        if what in self._things:
+            return self._things[what](*operands)
+        if what not in _ARITHMETIC:
             raise ValueError(f"nothing is called {what}")
-        return getattr(self, f"_{what}")(*operands)
+        kinds = (counting.Number, int, float, bool)
+        if not all(type(x) in kinds or isinstance(x, np.number) for x in operands):
+            raise TypeError("arithmetic on whole arrays hides a loop; write it out")
+        # As floats: whole numbers of Python's may grow without end.
+        return _ARITHMETIC[what](*(float(x) if type(x) is int else x for x in operands))
 
-    def _nothing(self):
-        return None
-
-    def _number(self, value):
-        return counting.number(self.tally, value)
-
-    def _apply(self, name, x):
-        return counting.apply(self.tally, name, x)
-
-    def _new(self, shape, value):
+    def _new(self, shape: tuple, value: object) -> counting.Array:
         self._elements += math.prod(map(int, shape))
         if not 0 <= self._elements <= ELEMENTS:
             raise ValueError("so large an array is not needed")
         return counting.new(self.tally, shape, value)
-
-    def _transpose(self, array):
-        return array.T
-
-    def _get(self, array, key):
-        return array[_place(key)]
-
-    def _set(self, array, key, value):
-        array[_place(key)] = value
 
     def sent(self, value: object) -> tuple[str, object] | None:
         """Return a tag, a key and a shape in place of an array."""
