@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -140,6 +140,17 @@ def _close_stdout() -> None:
 def _console(stderr: bool = False) -> Console:
     """Return a console that prints words as they are: [1] is a prompt here, not a style."""
     return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+
+
+def _at_least(least: int, words: str) -> Any:
+    """Return an option that is a whole number, and what `--help` says of it."""
+
+    def check(option: typer.CallbackParam, value: int | None) -> int | None:
+        if value is not None and value < least:
+            raise CourseError(f"--{option.name} should be at least {least}; it is {value}")
+        return value
+
+    return typer.Option(callback=check, help=words)
 
 
 # --- course --------------------------------------------------------------------------------------
@@ -503,7 +514,8 @@ def grade(
         typer.Option(help="An exercise to grade, such as 01; may be given several times."),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(help="Processes; one for each core if not said.")
+        int | None,
+        _at_least(1, "Processes; one for each core if not said."),
     ] = None,
     scheduler: Annotated[
         str, typer.Option(help="Address of a Dask scheduler whose workers are used instead.")
@@ -525,8 +537,6 @@ def grade(
     from lib.grading.confine import Confined
 
     notebooks.check_timeout(timeout)
-    if workers is not None and workers < 1:
-        raise CourseError(f"--workers should be at least 1; it is {workers}")
     out = out or submissions.resolve().with_name(f"{submissions.resolve().name}-results")
     rules = Rules(Trusted() if unconfined else Confined(), timeout, patience=6 * timeout)
     if not scheduler and not rules.runner.name:
@@ -566,7 +576,7 @@ def _grades_table(graded) -> Table:
 # --- course say ----------------------------------------------------------------------------------
 
 
-Tokens = Annotated[int, typer.Option(help="How many tokens at most.")]
+Tokens = Annotated[int, _at_least(1, "How many tokens at most.")]
 Temperature = Annotated[
     float, typer.Option(help="0 takes the likeliest token; above, chance has a part.")
 ]
@@ -574,7 +584,7 @@ TopK = Annotated[int | None, typer.Option(help="Choose among the K likeliest.")]
 TopP = Annotated[
     float | None, typer.Option(help="Choose among the likeliest that make up this share.")
 ]
-Seed = Annotated[int | None, typer.Option(help="The same seed gives the same text.")]
+Seed = Annotated[int | None, _at_least(0, "The same seed gives the same text.")]
 Model = Annotated[Path | None, typer.Option(help="A GGUF file of the Llama architecture.")]
 Threads = Annotated[
     int | None, typer.Option(help="Threads of the engine; by default the processors.")
@@ -610,7 +620,9 @@ def say(
     The continuation alone goes to stdout, as it comes. Ctrl-C ends it.
     """
     prompt = _prompt(prompt, context.args)
-    _check_say(tokens, seed, temperature, top_k, top_p)
+    from lib.arguments import check_sampling
+
+    check_sampling(temperature, top_k, top_p)  # before seconds are spent on loading the model
     llama = _load(model, threads, plain)
     from lib.engine import sampling
 
@@ -669,17 +681,6 @@ def _read_input() -> str:
         return raw.read().decode("utf-8-sig") if raw else sys.stdin.read()
     except UnicodeDecodeError:
         raise CourseError("the input is not UTF-8 text") from None
-
-
-def _check_say(tokens: int, seed: int | None, *sampling: float | None) -> None:
-    """Refuse what is wrong before seconds are spent on loading the model."""
-    if tokens < 1:
-        raise CourseError(f"--tokens should be at least 1; it is {tokens}")
-    if seed is not None and seed < 0:
-        raise CourseError(f"--seed should be 0 or more; it is {seed}")
-    from lib.arguments import check_sampling
-
-    check_sampling(*sampling)
 
 
 def _load(path: Path | None, threads: int | None, plain: bool) -> Llama | FastLlama:
@@ -762,7 +763,7 @@ ONCE_MORE = "Ctrl-C once more ends the chat; so does /quit."
 @app.command()
 def chat(
     system: Annotated[str, typer.Option(help="What the model should know and do all along.")] = "",
-    tokens: Annotated[int, typer.Option(help="How many tokens an answer has at most.")] = 400,
+    tokens: Annotated[int, _at_least(1, "How many tokens an answer has at most.")] = 400,
     temperature: Temperature = 0.0,
     top_k: TopK = None,
     top_p: TopP = None,
@@ -775,7 +776,9 @@ def chat(
 
     The left context stays in the cache: each turn reads only what is new.
     """
-    _check_say(tokens, seed, temperature, top_k, top_p)
+    from lib.arguments import check_sampling
+
+    check_sampling(temperature, top_k, top_p)  # before seconds are spent on loading the model
     llama = _load(model, threads, plain)
     from lib.engine import sampling
 
@@ -932,9 +935,9 @@ def bench(
         str | None,
         typer.Option(metavar="PYTHON", help="The Python that has llama.cpp and torch."),
     ] = None,
-    rounds: Annotated[int, typer.Option(help="Pairs of turns for each row.")] = 7,
+    rounds: Annotated[int, _at_least(1, "Pairs of turns for each row.")] = 7,
     quick: Annotated[bool, typer.Option("--quick", help="Three rounds, no long rows.")] = False,
-    threads: Annotated[int, typer.Option(help="Threads that each contestant may use.")] = 2,
+    threads: Annotated[int, _at_least(1, "Threads that each contestant may use.")] = 2,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the results; bench/results by default.")
     ] = None,
@@ -944,7 +947,6 @@ def bench(
     Each row sets one of ours against one peer, in separate processes and turn by turn. Leave the
     machine to it meanwhile. COURSE_PEERS may name the Python of the peers for good.
     """
-    _check_bench(rounds, threads)
     from lib.bench import results, run
 
     folder = run.find_folder(notebooks.find_root())
@@ -965,13 +967,6 @@ def bench(
         print(f"written: {_short(path)}")
     if not found.rows:
         raise typer.Exit(FAILED)
-
-
-def _check_bench(rounds: int, threads: int) -> None:
-    """Refuse what is wrong before minutes are spent."""
-    for name, number in (("--rounds", rounds), ("--threads", threads)):
-        if number < 1:
-            raise CourseError(f"{name} should be at least 1; it is {number}")
 
 
 def _bench_table(found: Results) -> Table:

@@ -116,7 +116,7 @@ BAD_INPUT = {
     "say: not UTF-8": (["say", "a\udcff"], "PROMPT is not UTF-8"),
     "say: no tokens": (["say", "x", "--tokens", "0"], "--tokens should be at least 1; it is 0"),
     "say: not a number": (["say", "x", "--tokens", "many"], "--tokens"),
-    "say: seed": (["say", "x", "--seed", "-1"], "--seed should be 0 or more; it is -1"),
+    "say: seed": (["say", "x", "--seed", "-1"], "--seed should be at least 0; it is -1"),
     "say: negative temperature": (["say", "x", "--temperature", "-1"], "temperature should be"),
     "say: temperature nan": (["say", "x", "--temperature", "nan"], "temperature should be"),
     "say: top-p 0": (["say", "x", "--top-p", "0"], "top_p should be above 0 and at most 1"),

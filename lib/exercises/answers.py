@@ -11,11 +11,16 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lib import notebooks
 from lib.exercises import judging
 from lib.exercises.judging import MALFORMED, MISSING, UNANSWERED, NotRight
 from lib.exercises.literal import bound, parse
 from lib.exercises.questions import Exercise, Question, is_check
 from lib.exercises.reading import Cell, code
+
+# What keeps a cell from running, or hides that it raised.
+_HIDING_TAGS = {notebooks.MAY_RAISE, "skip-execution", "nbval-skip", "nbval-raises-exception"}
+_HIDING_COMMENTS = ("nbval_skip", "nbval_raises_exception")
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,8 @@ def find(question: Question, exercise: Exercise, cells: Sequence[Cell]) -> Found
     """
     marked = [cell for cell in code(cells) if question.answer in cell.ids]
     mine = _without_stubs(marked, question)
-    note = _check_note(question, cells)
+    note = lost_check(question, cells)  # the answer is judged all the same
+    note = note[:1].upper() + note[1:]
     if mine:
         found = _of_marked(question, mine, cells)
         if found is not None:
@@ -205,13 +211,20 @@ def _lookalike(variable: str, cells: Sequence[Cell]) -> str:
     return ""
 
 
-def _check_note(question: Question, cells: Sequence[Cell]) -> str:
-    """Say where a check was taken out or changed; the answer is judged all the same."""
-    found = [cell for cell in cells if question.check in cell.ids]
-    if not found:
-        if any(is_check(cell.source, question) for cell in code(cells)):
-            return ""
-        return f"Its check cell, {question.check}, is not in the notebook."
-    if found[0].kind != "code":
-        return f"Its check cell, {question.check}, is no code cell any more."
+def lost_check(question: Question, cells: Sequence[Cell]) -> str:
+    """Say why a check would not be made in the reader's own notebook, if that is so."""
+    call = f'check("{question.task}", of="{question.variable}")'
+    put_back = f"Put it back: a code cell with {call}"
+    marked = [cell for cell in cells if question.check in cell.ids]
+    mine = marked or [cell for cell in code(cells) if is_check(cell.source, question)]
+    if not mine:
+        return f"its check cell, {question.check}, is not in the notebook. {put_back}"
+    cell = mine[0]
+    if cell.kind != "code":
+        return f"its check cell, {question.check}, is no code cell any more. {put_back}"
+    if hiding := sorted(_HIDING_TAGS & {tag.lower() for tag in cell.tags}):
+        return f"its check cell, {question.check}, carries the tag {hiding[0]}. Take the tag away."
+    comments = (line.strip(" #\t").lower() for line in cell.source.splitlines() if "#" in line)
+    if set(_HIDING_COMMENTS) & set(comments) or not is_check(cell.source, question):
+        return f"its check cell, {question.check}, was changed. {put_back}"
     return ""

@@ -8,21 +8,16 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lib import notebooks
 from lib.errors import CourseError
-from lib.exercises import questions, reading
+from lib.exercises import answers, questions, reading
 from lib.exercises.judging import MISSING
 from lib.exercises.reading import Cell
 from lib.exercises.running.process import Trusted
 from lib.exercises.verdicts import Row, Rules, judge_notebook
-
-# What keeps a cell from running, or hides that it raised.
-_HIDING_TAGS = {notebooks.MAY_RAISE, "skip-execution", "nbval-skip", "nbval-raises-exception"}
-_HIDING_COMMENTS = ("nbval_skip", "nbval_raises_exception")
 
 
 @dataclass(frozen=True)
@@ -55,7 +50,7 @@ def read(path: Path) -> Mine:
             f"{path} cannot be judged: it holds no task of an exercise, and its name is of none."
         )
     exercise = exercises[number]
-    lost = {q.task: _lost_check(q, cells) for q in exercise.questions}
+    lost = {q.task: answers.lost_check(q, cells) for q in exercise.questions}
     return Mine(path, exercise, cells, {task: why for task, why in lost.items() if why})
 
 
@@ -82,24 +77,3 @@ def judged(mine: Mine, timeout: float = 60) -> list[Row]:
         replace(row, verdict=MISSING, message=mine.lost[row.task]) if row.task in mine.lost else row
         for row in rows
     ]
-
-
-def _lost_check(question: questions.Question, cells: Sequence[Cell]) -> str:
-    """Say why a check would not be made in the reader's own notebook, if that is so."""
-    call = f'check("{question.task}", of="{question.variable}")'
-    put_back = f"Put it back: a code cell with {call}"
-    marked = [cell for cell in cells if question.check in cell.ids]
-    mine = marked or [
-        cell for cell in reading.code(cells) if questions.is_check(cell.source, question)
-    ]
-    if not mine:
-        return f"its check cell, {question.check}, is not in the notebook. {put_back}"
-    cell = mine[0]
-    if cell.kind != "code":
-        return f"its check cell, {question.check}, is no code cell any more. {put_back}"
-    if hiding := sorted(_HIDING_TAGS & {tag.lower() for tag in cell.tags}):
-        return f"its check cell, {question.check}, carries the tag {hiding[0]}. Take the tag away."
-    comments = (line.strip(" #\t").lower() for line in cell.source.splitlines() if "#" in line)
-    if set(_HIDING_COMMENTS) & set(comments) or not questions.is_check(cell.source, question):
-        return f"its check cell, {question.check}, was changed. {put_back}"
-    return ""

@@ -16,6 +16,7 @@ QUESTION = Question(
 EXERCISE = Exercise("09", "09_x.ipynb", frozenset({"09-x-answer", "09-x-check", "start"}),
                     (QUESTION,), (), frozenset())  # fmt: skip
 CHECK = Cell("code", 'check("09.x", x)', ("09-x-check",))
+PUT_BACK = 'Put it back: a code cell with check("09.x", of="x")'
 OUTSIDE = "The answer was found outside of its cell, 09-x-answer."
 JOINED = "Its answer cell, 09-x-answer, was split; it was joined."
 
@@ -124,11 +125,12 @@ def test_where_there_is_none_it_is_said_why(cells, word):
 
 @pytest.mark.parametrize(("check", "note"), [
     (CHECK, ""),
-    (None, "Its check cell, 09-x-check, is not in the notebook."),
+    (None, f"Its check cell, 09-x-check, is not in the notebook. {PUT_BACK}"),
     (code('check("09.x", x)'), ""),  # its mark was lost, and it is there
-    (code('check("09.y", y)'), "Its check cell, 09-x-check, is not in the notebook."),
+    (code('check("09.y", y)'), f"Its check cell, 09-x-check, is not in the notebook. {PUT_BACK}"),
     (Cell("markdown", "", ("09-x-check",)),
-     "Its check cell, 09-x-check, is no code cell any more."),
+     f"Its check cell, 09-x-check, is no code cell any more. {PUT_BACK}"),
+    (code('print(x)', "09-x-check"), f"Its check cell, 09-x-check, was changed. {PUT_BACK}"),
 ])  # fmt: skip
 def test_a_check_out_of_the_way_is_noted(check, note):
     assert found(answer("x = 5"), check=check) == Found("x = 5", note=note)
