@@ -127,9 +127,14 @@ def _python() -> Finding:
 
 
 def _numpy() -> Finding:
-    if version := _version("numpy"):
-        return Finding("NumPy", OK, version)
-    return Finding("NumPy", MISSING, "not installed", "`pip install numpy`")
+    return _package("NumPy", MISSING)
+
+
+def _package(name: str, status: str) -> Finding:
+    """Look for a package; `status` is what it means that it is missing."""
+    if version := _version(name.lower()):
+        return Finding(name, OK, version)
+    return Finding(name, status, "not installed", _install([name.lower()]))
 
 
 def _numba() -> Finding:
@@ -238,10 +243,7 @@ def _install(packages: Iterable[str]) -> str:
 
 
 def _jupyterlab() -> Finding:
-    if version := _version("jupyterlab"):
-        return Finding("JupyterLab", OK, version)
-    status = NOTE if _in_browser() else MISSING
-    return Finding("JupyterLab", status, "not installed", _install(["jupyterlab"]))
+    return _package("JupyterLab", NOTE if _in_browser() else MISSING)
 
 
 def _kernel() -> Finding:

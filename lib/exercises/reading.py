@@ -65,9 +65,8 @@ def read(data: bytes, name: str, notes: list[str]) -> list[Cell]:
     found = _parse(_text(data, name, notes), name)
     cells = found.get("cells")
     if cells is None:  # formats 1 to 3
-        sheets = found.get("worksheets")
-        sheets = sheets if isinstance(sheets, list) else []
-        cells = [c for sheet in sheets if isinstance(sheet, dict) for c in _list(sheet, "cells")]
+        sheets = [sheet for sheet in _list(found, "worksheets") if isinstance(sheet, dict)]
+        cells = [cell for sheet in sheets for cell in _list(sheet, "cells")]
         if not cells:
             raise CourseError(
                 f"{name} is no notebook: it has no cells. Hand in the file you saved."
@@ -137,23 +136,20 @@ def _cell(raw: object) -> Cell | None:
     kind = raw.get("cell_type")
     # Text of other systems: \r\n ends lines there, and half a pair of UTF-16 is no character.
     source = source.replace("\r\n", "\n").encode("utf-8", "replace").decode("utf-8")
-    return Cell(kind if isinstance(kind, str) else "", source, tuple(_ids(raw)), tuple(_tags(raw)))
+    tags = (tag for tag in _list(_dict(raw, "metadata"), "tags") if isinstance(tag, str))
+    return Cell(kind if isinstance(kind, str) else "", source, tuple(_ids(raw)), tuple(tags))
+
+
+def _dict(value: dict, key: str) -> dict:
+    return value[key] if isinstance(value.get(key), dict) else {}
 
 
 def _ids(raw: dict) -> Iterator[str]:
-    metadata = raw.get("metadata")
-    metadata = metadata if isinstance(metadata, dict) else {}
-    grader = metadata.get("nbgrader")
-    grader = grader if isinstance(grader, dict) else {}
+    metadata = _dict(raw, "metadata")
+    grader = _dict(metadata, "nbgrader")
     for one in (raw.get("id"), metadata.get("id"), grader.get("grade_id")):
         if isinstance(one, str):
             yield one
-
-
-def _tags(raw: dict) -> Iterator[str]:
-    metadata = raw.get("metadata")
-    tags = metadata.get("tags") if isinstance(metadata, dict) else None
-    yield from (tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else ()
 
 
 def code(cells: Iterable[Cell]) -> list[Cell]:
