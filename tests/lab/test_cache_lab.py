@@ -100,7 +100,7 @@ def test_the_pictures_say_what_they_were_given():
     assert words(left) == flat
     assert words(right) == ["0.25", "0.75"]
     axis = pictures.changed_keys([[0, 0, 1.5], [0, 0, 2.5]], tokens).axes[0]
-    assert words(axis) == ["0.0", "0.0", "2.5", "0.0", "0.0", "1.5"]  # the first layer lowest
+    assert words(axis) == ["0", "0", "2.5", "0", "0", "1.5"]  # the first layer lowest
     assert [t.get_text() for t in axis.get_yticklabels()] == ["layer 2", "layer 1"]
 
 

@@ -71,8 +71,8 @@ def test_walks_have_a_line_of_panels_for_each_activation():
     figure = drawings.walks(
         {"f": (hidden, out), "g": (-hidden, 2 * out)}, ["r", "s"], UNITS, X_NAMES
     )
-    assert texts(figure.axes[0]) == ["0.00", "0.25", "0.50", "0.75", "1.00", "1.25"]
-    assert texts(figure.axes[3]) == ["−2.00", "4.00", "1.00", "0.00"]
+    assert texts(figure.axes[0]) == ["0", "0.25", "0.50", "0.75", "1.00", "1.25"]
+    assert texts(figure.axes[3]) == ["−2.00", "4.00", "1.00", "0"]
 
 
 def test_influence_that_is_zero_has_no_number():
