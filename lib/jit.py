@@ -7,6 +7,7 @@ public functions of the core run the definitions of `lib.reference` instead.
 
 import functools
 import hashlib
+import inspect
 import math
 import pickle
 import warnings
@@ -112,11 +113,11 @@ if NUMBA:
 
 
 def source_of(function):
-    """Return the Python function behind a kernel, for those who want to read or run it plainly."""
+    """Return the Python function behind a kernel or a contract, to be read or run plainly."""
     if isinstance(function, np.vectorize):
         return function.pyfunc
     dispatcher = getattr(function, "_dispatcher", function)
-    return getattr(dispatcher, "py_func", function)
+    return getattr(dispatcher, "py_func", None) or inspect.unwrap(function)
 
 
 def is_kept(function):
