@@ -169,7 +169,8 @@ def softmax(scores, visible=None):
         A score is not a finite number, or a row has nothing visible.
     """
     weights = np.zeros_like(scores)
-    rows = np.atleast_2d(weights, scores, np.ones(scores.shape, bool) if visible is None else visible)
+    visible = np.ones(scores.shape, bool) if visible is None else visible
+    rows = np.atleast_2d(weights, scores, visible)
     for out, s, seen in zip(*rows, strict=True):
         out[seen] = _softmax_of(s[seen])
     return weights

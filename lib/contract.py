@@ -72,6 +72,8 @@ def operation(signature, definition=None, *, weights=(), prepare=None, quiet=Fal
         run = np.errstate(over="ignore", invalid="ignore")(body) if quiet else body
         ready = functools.lru_cache(REMEMBERED_FORMS)(functools.partial(_ready, inputs, kept))
 
+        latest = ()  # the forms of the last call that could be taken as they were
+
         def arranged(values, named):
             rest, others = names[len(values) :], defaults[len(values) :]
             others = [named.get(name, other) for name, other in zip(rest, others, strict=True)]
@@ -82,19 +84,23 @@ def operation(signature, definition=None, *, weights=(), prepare=None, quiet=Fal
 
         @functools.wraps(body)
         def checked(*values, **named):
+            nonlocal latest
             if named or len(values) != len(defaults):
                 values = arranged(values, named)
             try:
-                known = ready(*look(values))
+                forms = (*look(values),)
             except AttributeError:  # a list, a number
-                known = False
-            if not known:
-                values = _converted(inputs, kept, names, values)
+                forms = None
+            if forms != latest:
+                if forms and ready(*forms):
+                    latest = forms
+                else:
+                    values = _converted(inputs, kept, names, values)
             if prepare:
                 values = prepare(*values)
             if NUMBA or definition is None:
                 out = run(*values)
-                if out.dtype is FLOAT32 and (_finite(out.reshape(-1)) if NUMBA else all_finite(out)):
+                if out.dtype is FLOAT32 and (_finite(out.ravel()) if NUMBA else all_finite(out)):
                     return out
             arrays = {name: X for name, X in zip(names, values) if type(X) is np.ndarray}  # noqa: B905
             refuse_infinite(**arrays)
