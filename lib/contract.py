@@ -12,6 +12,7 @@ import functools
 import inspect
 import re
 from operator import attrgetter
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +32,9 @@ FORM = attrgetter("__class__", "dtype", "flags.c_contiguous", "shape")
 REMEMBERED_FORMS = 1024  # combinations of shapes that an operation need not compare again
 
 
-def operation(signature, definition=None, *, weights=(), prepare=None, quiet=False, again=None):
+def operation(
+    signature, definition=None, *, weights=(), prepare=None, quiet=False, again=None
+) -> Any:
     """Let a function check what it is given and what it returns.
 
     Parameters
@@ -58,16 +61,15 @@ def operation(signature, definition=None, *, weights=(), prepare=None, quiet=Fal
     CourseError
         The function raises it, and it names the argument, what was expected and what came.
     """
-    inputs = [_axes(text) for text in re.findall(r"\(.*?\)|{.*?}", signature.split("->")[0])]
+    given = re.findall(r"\(.*?\)|{.*?}", signature.split("->")[0])
+    inputs: list[Any] = [_axes(text) for text in given]
 
     def decorate(body):
         parameters = inspect.signature(body)
         names = list(parameters.parameters)
         defaults = tuple(p.default for p in parameters.parameters.values())
         looks = [FORM if type(axes) is tuple else attrgetter(axes) for axes in inputs]
-        look = functools.partial(_look, looks)
-        if set(looks) == {FORM} and len(looks) == len(names):
-            look = functools.partial(map, FORM)  # the same in half the time
+        arrays_alone = set(looks) == {FORM} and len(looks) == len(names)
         kept = [name in weights for name in names[: len(inputs)]]
         run = np.errstate(over="ignore", invalid="ignore")(body) if quiet else body
         ready = functools.lru_cache(REMEMBERED_FORMS)(functools.partial(_ready, inputs, kept))
@@ -88,7 +90,7 @@ def operation(signature, definition=None, *, weights=(), prepare=None, quiet=Fal
             if named or len(values) != len(defaults):
                 values = arranged(values, named)
             try:
-                forms = (*look(values),)
+                forms = (*(map(FORM, values) if arrays_alone else _look(looks, values)),)
             except AttributeError:  # a list, a number
                 forms = None
             if forms != latest:
@@ -98,19 +100,22 @@ def operation(signature, definition=None, *, weights=(), prepare=None, quiet=Fal
                     values = _converted(inputs, kept, names, values)
             if prepare:
                 values = prepare(*values)
+            out = None
             if NUMBA or definition is None:
                 out = run(*values)
-                if out.dtype is FLOAT32 and (_finite(out.ravel()) if NUMBA else all_finite(out)):
+                row = out if out.ndim == 1 else out.ravel()
+                if out.dtype is FLOAT32 and (_finite(row) if NUMBA else all_finite(row)):
                     return out
             arrays = {name: X for name, X in zip(names, values) if type(X) is np.ndarray}  # noqa: B905
             refuse_infinite(**arrays)
             if again and values[-1] is again[0]:
                 out = run(*values[:-1], again[1])
-            return check_result(definition(*values) if definition else out)
+            return check_result(out if definition is None else definition(*values))
 
         # Without Numba a definition stands in for the body, and checks come before it.
-        checked.trusted = body if NUMBA or definition is None else checked
-        return checked
+        public: Any = checked
+        public.trusted = body if NUMBA or definition is None else checked
+        return public
 
     return decorate
 

@@ -12,9 +12,11 @@ import math
 import pickle
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+numba: Any  # a module, or None
 try:
     import numba
     import numba.extending

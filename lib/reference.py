@@ -6,16 +6,17 @@ that is the work of the public functions in `lib.attention` and its neighbours.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
-def float64(*arrays):
+def float64(*arrays) -> Any:
     """Return the arrays as float64: several as a tuple, one as itself."""
-    arrays = tuple(np.asarray(array, dtype=np.float64) for array in arrays)
-    return arrays if len(arrays) > 1 else arrays[0]
+    first, *others = (np.asarray(array, dtype=np.float64) for array in arrays)
+    return (first, *others) if others else first
 
 
 # --- Attention (Vaswani et al. 2017, section 3.2.1) ---
@@ -130,7 +131,7 @@ def rope_angles(positions, d_head, base=10000.0, factors=1.0):
     return float64(positions)[:, None] * frequencies
 
 
-def rope(X, positions, base=10000.0, pairing="interleaved", factors=1.0):
+def rope(X, positions, base=10000.0, pairing="interleaved", factors: Any = 1.0):
     """Rotate each pair of coordinates by its angle: (n, …, d_head), (n,) -> (n, …, d_head)."""
     X = float64(X)
     d_head = X.shape[-1]
