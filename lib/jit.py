@@ -170,7 +170,7 @@ def _cache_of(function):
 
 
 # Files whose code or constants go into kernels of other files.
-SOURCES = ["jit", "attention", "ffn", "norm", "rope"]
+SOURCES = ["jit", "contract", "attention", "ffn", "norm", "rope"]
 SOURCES += [
     f"engine/{name}" for name in ("kernels", "layout", "processor", "quant", "simd", "simd_llvm")
 ]
