@@ -20,8 +20,8 @@ def as_float32(name, value, shape):
     value : array_like
         Real numbers: any integer or floating type, any strides, lists too.
     shape : tuple of int or str
-        A number must match exactly; a letter stands for any size of at least one; a leading
-        ``"…"`` stands for any further axes in front.
+        A number must match exactly; a letter stands for any size of at least one; ``"…"`` stands
+        for any further axes.
 
     Returns
     -------
@@ -33,7 +33,7 @@ def as_float32(name, value, shape):
     CourseError
         Not numbers, a wrong shape, an empty axis, NaN or infinity, or a number beyond float32.
     """
-    array = _numbers(name, value)
+    array = numbers(name, value)
     _check_shape(name, array, shape)
     with np.errstate(over="ignore"):  # the next line finds what became infinity
         result = np.ascontiguousarray(array, dtype=np.float32)
@@ -48,7 +48,7 @@ def as_weight(name, value, shape):
     Weights are large and do not change between calls: they are not copied for their strides and
     not searched for NaN here. `check_result` finds a bad weight by what it does.
     """
-    array = _numbers(name, value)
+    array = numbers(name, value)
     _check_shape(name, array, shape)
     with np.errstate(over="ignore"):
         return array.astype(np.float32, copy=False)
@@ -106,7 +106,8 @@ def positive(name, value, *, zero=False):
     return number
 
 
-def _numbers(name, value):
+def numbers(name, value):
+    """Return ``value`` as an array of real numbers of whatever type and shape."""
     try:
         array = np.asarray(value)
     except ValueError:
@@ -119,25 +120,30 @@ def _numbers(name, value):
 
 
 def _check_shape(name, array, shape):
-    if not _fits(array.shape, shape):
-        empty = ", every size at least 1" if _fits(array.shape, shape, empty=True) else ""
+    if not fit(array.shape, shape) or 0 in array.shape:
+        empty = ", every size at least 1" if fit(array.shape, shape) else ""
         raise CourseError(
             f"{name} should have shape {_spell(shape)}{empty}; it has shape {array.shape}"
         )
 
 
-def _fits(got, wanted, empty=False):
-    if 0 in got and not empty:
-        return False
-    if wanted[0] == "…":
-        wanted = wanted[1:]
-        got = got[max(0, len(got) - len(wanted)) :]
+def fit(got, wanted):
+    """Return the size that each wanted axis has, or nothing if the shapes don't fit.
+
+    A number must match, a name fits any size, and ``"…"`` all axes that the others leave over.
+    """
+    if "…" in wanted:
+        front = list(wanted).index("…")
+        behind = len(got) - (len(wanted) - 1 - front)
+        if front > behind:
+            return ()
+        got = (*got[:front], got[front:behind], *got[behind:])
     if len(got) != len(wanted):
-        return False
-    for size, want in zip(got, wanted, strict=True):  # a generator would take twice as long
+        return ()
+    for size, want in zip(got, wanted, strict=True):
         if size != want and type(want) is not str:
-            return False
-    return True
+            return ()
+    return got
 
 
 def _spell(shape):

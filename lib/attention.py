@@ -4,8 +4,8 @@ Scaled dot-product attention of Vaswani et al. 2017, section 3.2.1, for row vect
 is one part of the formula; `_attend` puts them together, `_attend_causal` calls it for every query.
 `_attend_blocks` is the next rung, for many queries: the same steps on a block of them at a time.
 
-Float32 arrays are not searched for NaN and infinity beforehand: that would cost as much as
-attention itself. Both show in the result, and only then does one look for where they came from.
+NaN and infinity in a query, a key or a value show in the result: `_softmax` makes NaN of an
+infinite score. Only then does the contract look for where they came from.
 """
 
 import math
@@ -13,13 +13,13 @@ import math
 import numpy as np
 
 from lib import reference
-from lib.arguments import all_finite, as_float32, refuse_infinite
+from lib.arguments import refuse_infinite
+from lib.contract import FLOAT32, operation
 from lib.errors import CourseError
-from lib.jit import NUMBA, exp, kernel
+from lib.jit import exp, kernel
 
-FLOAT32 = np.dtype(np.float32)
-BLOCK = 128  # queries: their scores over a thousand keys fit into the cache of a core
-FEW = 8  # queries: fewer of them are faster one by one
+QUERIES_PER_BLOCK = 128  # their scores over a thousand keys fit into the cache of a core
+MIN_QUERIES_FOR_BLOCKS = 8  # fewer of them are faster one by one
 
 
 @kernel
@@ -69,16 +69,6 @@ def _attend(q, K, V, weights, out):
 
 
 @kernel
-def _attend_checked(q, K, V, weights, out):
-    """`_attend`, and tell whether the output is finite."""
-    _attend(q, K, V, weights, out)
-    total = 0.0
-    for c in range(len(out)):
-        total += out[c]
-    return np.isfinite(total)
-
-
-@kernel
 def _attend_causal(Q, K, V, weights, out):
     """`_attend` for each query over its left context: (m, d) -> weights (m, n), out (m, d_v).
 
@@ -116,13 +106,49 @@ def _attend_blocks(Q, K, V, out):
     them in registers. The price is a triangle of scores that are computed and thrown away.
     """
     m, n = len(Q), len(K)
-    for start in range(0, m, BLOCK):
-        stop = min(start + BLOCK, m)
+    for start in range(0, m, QUERIES_PER_BLOCK):
+        stop = min(start + QUERIES_PER_BLOCK, m)
         seen = n - m + stop  # what the last query of the block sees
         weights = _causal_weights(Q[start:stop], K[:seen])
         np.matmul(weights, V[:seen], out=out[start:stop])
 
 
+def _keys_to_see(scores, visible):
+    """Check what `softmax` is given beside the scores, and that all of these are finite."""
+    refuse_infinite(scores=scores)
+    return scores, None if visible is None else _visible(visible, scores.shape)
+
+
+def _visible(visible, shape):
+    visible = np.asarray(visible)
+    if visible.dtype != np.bool_ or visible.shape != shape:
+        raise CourseError(
+            f"visible should be an array of bool of shape {shape}; "
+            f"it is {visible.dtype} of shape {visible.shape}"
+        )
+    blind = np.flatnonzero(~np.atleast_2d(visible).any(axis=1))
+    if blind.size:
+        raise CourseError(
+            f"visible should leave at least one key to every row; row {blind[0]} has none"
+        )
+    return visible
+
+
+def _keys_for_all(Q, K, *V):
+    """Check that every query has a position among the keys."""
+    if len(Q) > len(K):
+        raise CourseError(f"Q should have at most as many rows as K; it has {len(Q)}, K {len(K)}")
+    return Q, K, *V
+
+
+@operation("(n)->(n)", reference.softmax)
+def _softmax_of(s):
+    weights = s.copy()
+    _softmax(weights)
+    return weights
+
+
+@operation("(m?,n)->(m?,n)", prepare=_keys_to_see)
 def softmax(scores, visible=None):
     """Turn scores into weights that are positive and sum to one.
 
@@ -142,16 +168,15 @@ def softmax(scores, visible=None):
     CourseError
         A score is not a finite number, or a row has nothing visible.
     """
-    scores = as_float32("scores", scores, ("m", "n") if np.ndim(scores) == 2 else ("n",))
-    if visible is not None:
-        visible = np.atleast_2d(_visible(visible, scores.shape))
     weights = np.zeros_like(scores)
-    for i, (row, s) in enumerate(zip(np.atleast_2d(weights), np.atleast_2d(scores), strict=True)):
-        seen = slice(None) if visible is None else visible[i]
-        row[seen] = _softmax_of(s[seen])
+    visible = np.ones(scores.shape, bool) if visible is None else visible
+    rows = np.atleast_2d(weights, scores, visible)
+    for out, s, seen in zip(*rows, strict=True):
+        out[seen] = _softmax_of(s[seen])
     return weights
 
 
+@operation("(d),(n,d),(n,d_v)->(d_v)", reference.attend)
 def attend(q, K, V):
     """Attend with one query: Softmax(q Kᵀ / √d) V.
 
@@ -174,12 +199,12 @@ def attend(q, K, V):
     CourseError
         No keys, a width that does not match, NaN or infinity, or not numbers.
     """
-    if not _ready(q, K, V, axes=1):
-        q = as_float32("q", q, ("d",))
-        K, V = _keys_and_values(K, V, len(q))
-    return _attend_one(q, K, V)[1]
+    weights, out = np.empty(len(K), FLOAT32), np.empty(V.shape[1], FLOAT32)
+    _attend(q, K, V, weights, out)
+    return out
 
 
+@operation("(d),(n,d)->(n)", reference.attention_weights)
 def attention_weights(q, K):
     """Return the weights α = Softmax(q Kᵀ / √d) of one query: (d,), (n, d) -> float32 (n,).
 
@@ -188,11 +213,14 @@ def attention_weights(q, K):
     CourseError
         As for `attend`.
     """
-    q = as_float32("q", q, ("d",))
-    K = as_float32("K", K, ("n", len(q)))
-    return _attend_one(q, K, np.zeros((len(K), 1), np.float32))[0]
+    weights = np.empty(len(K), FLOAT32)
+    _scores(q, K, weights)
+    _softmax(weights)
+    return weights
 
 
+@operation("(m,d),(n,d),(n,d_v)->(m,d_v)", reference.attend_causal,
+           prepare=_keys_for_all, quiet=True)  # fmt: skip
 def attend_causal(Q, K, V):
     """Attend with every query over its own left context.
 
@@ -212,19 +240,15 @@ def attend_causal(Q, K, V):
     CourseError
         As for `attend`; also when there are more queries than keys.
     """
-    if not _ready(Q, K, V, axes=2):
-        Q = as_float32("Q", Q, ("m", "d"))
-        K, V = _keys_and_values(K, V, Q.shape[1])
-    _refuse_more_queries(Q, K)
-    if NUMBA:
-        with np.errstate(over="ignore", invalid="ignore"):  # the next line finds what they did
-            out = _attend_all(Q, K, V)
-        if all_finite(out):
-            return out
-    refuse_infinite(Q=Q, K=K, V=V)
-    return reference.attend_causal(Q, K, V).astype(np.float32)
+    out = np.empty((len(Q), V.shape[1]), FLOAT32)
+    if len(Q) < MIN_QUERIES_FOR_BLOCKS:
+        _attend_causal(Q, K, V, np.empty((len(Q), len(K)), FLOAT32), out)
+    else:
+        _attend_blocks(Q, K, V, out)
+    return out
 
 
+@operation("(m,d),(n,d)->(m,n)", reference.causal_weights, prepare=_keys_for_all, quiet=True)
 def causal_weights(Q, K):
     """Return the weights of every query, zero to its right: (m, d), (n, d) -> float32 (m, n).
 
@@ -233,78 +257,4 @@ def causal_weights(Q, K):
     CourseError
         As for `attend_causal`.
     """
-    Q = as_float32("Q", Q, ("m", "d"))
-    K = as_float32("K", K, ("n", Q.shape[1]))
-    _refuse_more_queries(Q, K)
-    if NUMBA:
-        with np.errstate(over="ignore", invalid="ignore"):
-            weights = _causal_weights(Q, K)
-        if all_finite(weights):
-            return weights
-    return reference.causal_weights(Q, K).astype(np.float32)
-
-
-# --- What stands between the checked arguments and the kernels -----------------------------------
-
-
-def _softmax_of(s):
-    weights = s.copy()
-    if NUMBA:
-        _softmax(weights)
-        if all_finite(weights):
-            return weights
-    return reference.softmax(s).astype(np.float32)  # the gap between two scores left float32
-
-
-def _attend_one(q, K, V):
-    if NUMBA:
-        weights = np.empty(len(K), np.float32)
-        out = np.empty(V.shape[1], np.float32)
-        if _attend_checked(q, K, V, weights, out):
-            return weights, out
-    refuse_infinite(q=q, K=K, V=V)  # otherwise a score left float32: the definition answers
-    weights, out = reference.attention_weights(q, K), reference.attend(q, K, V)
-    return weights.astype(np.float32), out.astype(np.float32)
-
-
-def _attend_all(Q, K, V):
-    out = np.empty((len(Q), V.shape[1]), np.float32)
-    if len(Q) < FEW:
-        _attend_causal(Q, K, V, np.empty((len(Q), len(K)), np.float32), out)
-    else:
-        _attend_blocks(Q, K, V, out)
-    return out
-
-
-def _ready(Q, K, V, axes):
-    """Tell whether the kernels can take the arguments as they are, but for their numbers."""
-    for X in (Q, K, V):
-        if type(X) is not np.ndarray or X.dtype != FLOAT32 or not X.flags.c_contiguous:
-            return False
-    shapes_fit = Q.shape[-1:] == K.shape[1:] and len(K) == len(V)
-    return shapes_fit and Q.ndim == axes and V.ndim == 2 and 0 not in Q.shape + V.shape
-
-
-def _keys_and_values(K, V, d):
-    K = as_float32("K", K, ("n", d))
-    return K, as_float32("V", V, (len(K), "d_v"))
-
-
-def _refuse_more_queries(Q, K):
-    if len(Q) > len(K):
-        raise CourseError(f"Q should have at most as many rows as K; it has {len(Q)}, K {len(K)}")
-
-
-def _visible(visible, shape):
-    visible = np.asarray(visible)
-    if visible.dtype != np.bool_ or visible.shape != shape:
-        raise CourseError(
-            f"visible should be an array of bool of shape {shape}; "
-            f"it is {visible.dtype} of shape {visible.shape}"
-        )
-    blind = np.flatnonzero(~np.atleast_2d(visible).any(axis=1))
-    if blind.size:
-        raise CourseError(
-            f"visible should leave at least one key to every row; row {blind[0]} has none"
-        )
-    return visible
+    return _causal_weights(Q, K)

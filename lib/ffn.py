@@ -9,7 +9,8 @@ import math
 import numpy as np
 
 from lib import reference
-from lib.arguments import all_finite, as_float32, as_weight, check_result
+from lib.arguments import all_finite
+from lib.contract import operation
 from lib.errors import CourseError
 from lib.jit import NUMBA, elementwise
 
@@ -48,6 +49,21 @@ def _gated(gate, up):
 ACTIVATIONS = {"relu": _relu, "gelu": _gelu, "gelu_tanh": _gelu_tanh, "silu": _silu}
 
 
+def known_activation(activation):
+    """Return the name of an activation, or raise a CourseError that lists the known ones."""
+    if activation not in ACTIVATIONS:
+        raise CourseError(
+            f"activation should be one of {', '.join(ACTIVATIONS)}; it is {activation!r}"
+        )
+    return activation
+
+
+def _with_known_activation(*arguments):
+    known_activation(arguments[-1])
+    return arguments
+
+
+@operation("(…)->(…)", prepare=_with_known_activation, quiet=True)
 def activate(X, activation="gelu"):
     """Apply an activation to every number: (…,) -> float32 (…,).
 
@@ -63,9 +79,19 @@ def activate(X, activation="gelu"):
     CourseError
         An unknown activation; NaN, infinity or not numbers in X.
     """
-    return _activate(as_float32("X", X, ("…",)), _known(activation))
+    if activation == "relu" and not all_finite(X):
+        return X  # ReLU alone would make −∞ a number, and a damaged weight go unseen
+    if not NUMBA:
+        return reference.ACTIVATIONS[activation](X).astype(np.float32)
+    return ACTIVATIONS[activation](X)
 
 
+@operation(
+    "(…,d),(d,d_ff),(d_ff),(d_ff,d_out),(d_out)->(…,d_out)",
+    weights=("W_1", "b_1", "W_2", "b_2"),
+    prepare=_with_known_activation,
+    quiet=True,
+)
 def ffn(X, W_1, b_1, W_2, b_2, activation="gelu"):
     """Apply the FFN to each row: φ(x W₁ + b₁) W₂ + b₂.
 
@@ -87,17 +113,14 @@ def ffn(X, W_1, b_1, W_2, b_2, activation="gelu"):
     CourseError
         A shape that does not match, an unknown activation, NaN or infinity.
     """
-    X = as_float32("X", X, ("…", "d"))
-    W_1 = as_weight("W_1", W_1, (X.shape[-1], "d_ff"))
-    b_1 = as_weight("b_1", b_1, (W_1.shape[1],))
-    W_2 = as_weight("W_2", W_2, (W_1.shape[1], "d_out"))
-    b_2 = as_weight("b_2", b_2, (W_2.shape[1],))
-    name = _known(activation)
-    with np.errstate(over="ignore", invalid="ignore"):  # check_result reports, in words
-        out = _activate(X @ W_1 + b_1, name) @ W_2 + b_2
-    return check_result(out, W_1=W_1, b_1=b_1, W_2=W_2, b_2=b_2)
+    return activate.trusted(X @ W_1 + b_1, activation) @ W_2 + b_2
 
 
+@operation(
+    "(…,d),(d,d_ff),(d,d_ff),(d_ff,d_out)->(…,d_out)",
+    weights=("W_gate", "W_up", "W_down"),
+    quiet=True,
+)
 def swiglu(X, W_gate, W_up, W_down):
     """Apply the gated FFN to each row: (silu(x W_gate) ⊙ x W_up) W_down.
 
@@ -118,29 +141,6 @@ def swiglu(X, W_gate, W_up, W_down):
     CourseError
         A shape that does not match, NaN or infinity.
     """
-    X = as_float32("X", X, ("…", "d"))
-    W_gate = as_weight("W_gate", W_gate, (X.shape[-1], "d_ff"))
-    W_up = as_weight("W_up", W_up, W_gate.shape)
-    W_down = as_weight("W_down", W_down, (W_gate.shape[1], "d_out"))
-    with np.errstate(over="ignore", invalid="ignore"):
-        gate, up = X @ W_gate, X @ W_up
-        hidden = _gated(gate, up) if NUMBA else reference.silu(gate) * up
-        out = hidden @ W_down
-    return check_result(out, W_gate=W_gate, W_up=W_up, W_down=W_down)
-
-
-def _activate(X, name):
-    if name == "relu" and not all_finite(X):
-        return X  # ReLU alone would make −∞ a number, and a damaged weight go unseen
-    if not NUMBA:
-        return reference.ACTIVATIONS[name](X).astype(np.float32)
-    with np.errstate(over="ignore"):  # e^−x may be ∞ on the way to the right limit, x/∞ = 0
-        return ACTIVATIONS[name](X)
-
-
-def _known(activation):
-    if activation not in ACTIVATIONS:
-        raise CourseError(
-            f"activation should be one of {', '.join(ACTIVATIONS)}; it is {activation!r}"
-        )
-    return activation
+    gate, up = X @ W_gate, X @ W_up
+    hidden = _gated(gate, up) if NUMBA else reference.silu(gate) * up
+    return hidden @ W_down

@@ -7,13 +7,16 @@ public functions of the core run the definitions of `lib.reference` instead.
 
 import functools
 import hashlib
+import inspect
 import math
 import pickle
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+numba: Any  # a module, or None
 try:
     import numba
     import numba.extending
@@ -112,11 +115,11 @@ if NUMBA:
 
 
 def source_of(function):
-    """Return the Python function behind a kernel, for those who want to read or run it plainly."""
+    """Return the Python function behind a kernel or a contract, to be read or run plainly."""
     if isinstance(function, np.vectorize):
         return function.pyfunc
     dispatcher = getattr(function, "_dispatcher", function)
-    return getattr(dispatcher, "py_func", function)
+    return getattr(dispatcher, "py_func", None) or inspect.unwrap(function)
 
 
 def is_kept(function):
@@ -167,7 +170,7 @@ def _cache_of(function):
 
 
 # Files whose code or constants go into kernels of other files.
-SOURCES = ["jit", "attention", "ffn", "norm", "rope"]
+SOURCES = ["jit", "contract", "attention", "ffn", "norm", "rope"]
 SOURCES += [
     f"engine/{name}" for name in ("kernels", "layout", "processor", "quant", "simd", "simd_llvm")
 ]

@@ -4,15 +4,15 @@ The same two steps three times, each a small change of the last: alone (`two_ste
 what entered it (`residual_layer`), and with a norm in front of each (`layer`), as models have it.
 """
 
-import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from lib.arguments import as_float32, check_result
+from lib.arguments import as_float32
 from lib.attention import attend_causal
-from lib.errors import CourseError
-from lib.ffn import ACTIVATIONS, ffn
+from lib.contract import operation
+from lib.ffn import ffn, known_activation
 from lib.norm import layer_norm
 
 
@@ -47,10 +47,7 @@ class LayerWeights:
         shapes |= dict.fromkeys(("gain_1", "bias_1", "gain_2", "bias_2"), d)
         for name, shape in shapes.items():
             object.__setattr__(self, name, as_float32(name, getattr(self, name), shape))
-        if self.activation not in ACTIVATIONS:
-            raise CourseError(
-                f"activation should be one of {', '.join(ACTIVATIONS)}; it is {self.activation!r}"
-            )
+        known_activation(self.activation)
 
     @property
     def d(self):
@@ -86,7 +83,8 @@ def random_layer(d, d_ff, seed, activation="gelu"):
     )
 
 
-def attention_step(X, w):
+@operation("(n,d),{d}->(n,d)", quiet=True, again=(attend_causal.trusted, attend_causal))
+def attention_step(X, w, attend=attend_causal.trusted):
     """Take the first step of a layer: each token gathers from its left context.
 
     Parameters
@@ -94,6 +92,8 @@ def attention_step(X, w):
     X : array_like, (n, d)
         One vector per token.
     w : LayerWeights
+    attend : callable
+        What makes the outputs of Q, K, V: `attend_causal`, or a function in its place.
 
     Returns
     -------
@@ -104,32 +104,52 @@ def attention_step(X, w):
     CourseError
         X is not (n, d), or holds NaN or infinity.
     """
-    X = _tokens(X, w)
     Q, K, V = X @ w.W_Q, X @ w.W_K, X @ w.W_V  # each (n, d)
-    return attend_causal(Q, K, V) @ w.W_O
+    return attend(Q, K, V) @ w.W_O
 
 
-def ffn_step(X, w):
+@operation("(n,d),{d}->(n,d)", quiet=True, again=(ffn.trusted, ffn))
+def ffn_step(X, w, ffn=ffn.trusted):
     """Take the second step of a layer: the same function at every position, (n, d) -> (n, d)."""
-    return ffn(_tokens(X, w), w.W_1, w.b_1, w.W_2, w.b_2, w.activation)
+    return ffn(X, w.W_1, w.b_1, w.W_2, w.b_2, w.activation)
 
 
-def two_steps(X, w):
+@dataclass(frozen=True)
+class Parts:
+    """The functions that a layer is made of: ``layer(X, w, Parts(attend=mine))``.
+
+    They are given arrays that were checked once, where the layer was called.
+    """
+
+    norm: Callable = layer_norm.trusted  # X (n, d), gain (d,), bias (d,) -> (n, d)
+    attend: Callable = attend_causal.trusted  # Q (n, d), K (n, d), V (n, d) -> (n, d)
+    attention: Callable = attention_step.trusted  # X (n, d), LayerWeights, attend -> (n, d)
+    ffn: Callable = ffn_step.trusted  # X (n, d), LayerWeights -> (n, d)
+
+
+PARTS = Parts()
+CHECKED_PARTS = Parts(layer_norm, attend_causal, attention_step, ffn_step)
+AGAIN = (PARTS, CHECKED_PARTS)  # where something leaves float32, each part says whether it was that
+
+
+@operation("(n,d),{d}->(n,d)", quiet=True, again=AGAIN)
+def two_steps(X, w, parts=PARTS):
     """Run the two steps alone, attention and then the FFN: (n, d) -> float32 (n, d)."""
-    return ffn_step(attention_step(X, w), w)
+    return parts.ffn(parts.attention(X, w, parts.attend), w)
 
 
-def residual_layer(X, w):
+@operation("(n,d),{d}->(n,d)", quiet=True, again=AGAIN)
+def residual_layer(X, w, parts=PARTS):
     """Run the two steps, each added to what entered it: (n, d) -> float32 (n, d).
 
     Residual connections are He et al. 2016, equation 1.
     """
-    X = _tokens(X, w)
-    H = X + attention_step(X, w)
-    return H + ffn_step(H, w)
+    H = X + parts.attention(X, w, parts.attend)
+    return H + parts.ffn(H, w)
 
 
-def layer(X, w):
+@operation("(n,d),{d}->(n,d)", quiet=True, again=AGAIN)
+def layer(X, w, parts=PARTS):
     """Run one layer as models have it, with a norm before each step: (n, d) -> float32 (n, d).
 
     The pre-norm form of Xiong et al. 2020, figure 1(b).
@@ -139,6 +159,8 @@ def layer(X, w):
     X : array_like, (n, d)
         The vectors that enter the layer, one per token.
     w : LayerWeights
+    parts : Parts
+        What the layer is made of; by default the functions of the core.
 
     Returns
     -------
@@ -150,28 +172,5 @@ def layer(X, w):
     CourseError
         X is not (n, d), or holds NaN or infinity.
     """
-    X = _tokens(X, w)
-    H = X + attention_step(layer_norm(X, w.gain_1, w.bias_1), w)
-    return H + ffn_step(layer_norm(H, w.gain_2, w.bias_2), w)
-
-
-def _tokens(X, w):
-    return as_float32("X", X, ("n", w.d))
-
-
-# --- What leaves float32 is said in words; the functions above stay as the chapters show them ---
-
-
-def _checked(step):
-    """Let a step raise a CourseError where NumPy would warn and go on with infinity."""
-
-    @functools.wraps(step)
-    def checked(X, w):
-        with np.errstate(over="ignore", invalid="ignore"):
-            return check_result(step(X, w))
-
-    return checked
-
-
-attention_step, ffn_step = _checked(attention_step), _checked(ffn_step)
-two_steps, residual_layer, layer = map(_checked, (two_steps, residual_layer, layer))
+    H = X + parts.attention(parts.norm(X, w.gain_1, w.bias_1), w, parts.attend)
+    return H + parts.ffn(parts.norm(H, w.gain_2, w.bias_2), w)

@@ -7,8 +7,9 @@ leaves out the mean. Sums run in float64: squares of float32 numbers cannot over
 import numpy as np
 
 from lib import reference
-from lib.arguments import as_float32, check_result, positive
-from lib.jit import NUMBA, kernel
+from lib.arguments import positive
+from lib.contract import operation
+from lib.jit import kernel
 
 
 @kernel
@@ -41,6 +42,11 @@ def _rms_norm(X, gain, eps, out):
             out[i, c] = X[i, c] * scale * gain[c]
 
 
+def _with_positive_eps(*arguments):
+    return *arguments[:-1], positive("eps", arguments[-1])
+
+
+@operation("(…,d),(d),(d)->(…,d)", reference.layer_norm, prepare=_with_positive_eps)
 def layer_norm(X, gain, bias, eps=1e-5):
     """Give each row mean 0 and variance 1, then stretch by gain and shift by bias.
 
@@ -61,15 +67,12 @@ def layer_norm(X, gain, bias, eps=1e-5):
         A shape that does not match, NaN or infinity, an eps that is not above zero, a result
         beyond float32.
     """
-    X, gain, eps = _checked(X, gain, eps)
-    bias = as_float32("bias", bias, (X.shape[-1],))
-    if not NUMBA:
-        return check_result(reference.layer_norm(X, gain, bias, eps))
     out = np.empty_like(X)
     _layer_norm(_rows(X), gain, bias, eps, _rows(out))
-    return check_result(out)
+    return out
 
 
+@operation("(…,d),(d)->(…,d)", reference.rms_norm, prepare=_with_positive_eps)
 def rms_norm(X, gain, eps=1e-5):
     """Divide each row by the root of its mean square, then stretch by gain.
 
@@ -90,17 +93,9 @@ def rms_norm(X, gain, eps=1e-5):
         A shape that does not match, NaN or infinity, an eps that is not above zero, a result
         beyond float32.
     """
-    X, gain, eps = _checked(X, gain, eps)
-    if not NUMBA:
-        return check_result(reference.rms_norm(X, gain, eps))
     out = np.empty_like(X)
     _rms_norm(_rows(X), gain, eps, _rows(out))
-    return check_result(out)
-
-
-def _checked(X, gain, eps):
-    X = as_float32("X", X, ("…", "d"))
-    return X, as_float32("gain", gain, (X.shape[-1],)), positive("eps", eps)
+    return out
 
 
 def _rows(X):

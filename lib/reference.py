@@ -131,7 +131,7 @@ def rope_angles(positions, d_head, base=10000.0, factors=1.0):
     return float64(positions)[:, None] * frequencies
 
 
-def rope(X, positions, base=10000.0, pairing="interleaved", factors=1.0):
+def rope(X, positions, base=10000.0, pairing="interleaved", factors: Any = 1.0):
     """Rotate each pair of coordinates by its angle: (n, …, d_head), (n,) -> (n, …, d_head)."""
     X = float64(X)
     d_head = X.shape[-1]
@@ -149,10 +149,10 @@ def rope(X, positions, base=10000.0, pairing="interleaved", factors=1.0):
 # --- One layer and the stack ---
 
 
-def attention_step(X, w):
+def attention_step(X, w, attend=attend_causal):
     """Return the first step of a layer, attention over the left context: (n, d) -> (n, d)."""
     X, W_Q, W_K, W_V, W_O = float64(X, w.W_Q, w.W_K, w.W_V, w.W_O)
-    return attend_causal(X @ W_Q, X @ W_K, X @ W_V) @ W_O
+    return attend(X @ W_Q, X @ W_K, X @ W_V) @ W_O
 
 
 def ffn_step(X, w):
@@ -160,20 +160,20 @@ def ffn_step(X, w):
     return ffn(X, w.W_1, w.b_1, w.W_2, w.b_2, w.activation)
 
 
-def two_steps(X, w):
+def two_steps(X, w, attend=attend_causal, ffn_step=ffn_step):
     """Return the two steps alone, one after the other: (n, d) -> (n, d)."""
-    return ffn_step(attention_step(X, w), w)
+    return ffn_step(attention_step(X, w, attend), w)
 
 
-def residual_layer(X, w):
+def residual_layer(X, w, attend=attend_causal, ffn_step=ffn_step):
     """Return the two steps, each added to what entered it: (n, d) -> (n, d)."""
-    H = float64(X) + attention_step(X, w)
+    H = float64(X) + attention_step(X, w, attend)
     return H + ffn_step(H, w)
 
 
-def layer(X, w):
+def layer(X, w, attend=attend_causal, ffn_step=ffn_step):
     """Return the layer with norms before its steps: (n, d) -> (n, d)."""
-    H = float64(X) + attention_step(layer_norm(X, w.gain_1, w.bias_1), w)
+    H = float64(X) + attention_step(layer_norm(X, w.gain_1, w.bias_1), w, attend)
     return H + ffn_step(layer_norm(H, w.gain_2, w.bias_2), w)
 
 

@@ -7,7 +7,8 @@ their positions alone.
 import numpy as np
 
 from lib import reference
-from lib.arguments import as_float32, check_result, positive
+from lib.arguments import as_float32, positive
+from lib.contract import operation
 from lib.errors import CourseError
 from lib.jit import NUMBA, kernel
 
@@ -28,6 +29,48 @@ def _rotate(X, cos, sin, step, gap, out):
                 out[i, h, b] = x * sin[i, k] + y * cos[i, k]
 
 
+PAIRINGS = ("interleaved", "halves")
+
+
+def _turns(X, positions, base, pairing, factors):
+    """Check how far the rows are to be turned, and which coordinates together."""
+    positions, base, d_head = _positions(positions, len(X)), positive("base", base), X.shape[-1]
+    if d_head % 2:
+        raise CourseError(f"X should have rows of even width; their width is {d_head}")
+    if pairing not in PAIRINGS:
+        raise CourseError(f"pairing should be interleaved or halves; it is {pairing!r}")
+    factors = 1.0 if factors is None else _factors(factors, d_head // 2)
+    return X, positions, base, pairing, factors
+
+
+def _positions(positions, n):
+    positions = np.asarray(positions)
+    if positions.shape != (n,) or positions.dtype.kind not in "iu" or positions.min() < 0:
+        raise CourseError(
+            f"positions should be {n} integers of at least 0, one for each row of X; "
+            f"they are {positions.tolist()!r}"
+        )
+    return positions
+
+
+def _factors(factors, pairs):
+    factors = as_float32("factors", factors, (pairs,))
+    if factors.min() <= 0:
+        raise CourseError(f"factors should be above zero; the smallest is {factors.min()}")
+    return factors
+
+
+def _angles(positions, d_head, base, factors):
+    with np.errstate(over="ignore", invalid="ignore"):
+        angles = reference.rope_angles(positions, d_head, base, factors)
+    if not np.isfinite(angles).all():
+        raise CourseError(
+            f"base and factors should give finite angles; base is {base!r}, one is infinite"
+        )
+    return angles
+
+
+@operation("(n,…,d_head)->(n,…,d_head)", prepare=_turns)
 def rope(X, positions, base=10000.0, pairing="interleaved", factors=None):
     """Rotate the pairs of each row by angle position · base^(−2k / d_head).
 
@@ -56,48 +99,13 @@ def rope(X, positions, base=10000.0, pairing="interleaved", factors=None):
         An odd width, positions that are not counting numbers, an unknown pairing, factors
         that are not above zero, NaN or infinity, angles or a result beyond the range of numbers.
     """
-    X = as_float32("X", X, ("n", "d_head") if np.ndim(X) < 3 else ("…", "n", "H", "d_head"))
-    positions = _positions(positions, len(X))
-    base = positive("base", base)
     d_head = X.shape[-1]
-    if d_head % 2:
-        raise CourseError(f"X should have rows of even width; their width is {d_head}")
-    steps = {"interleaved": (2, 1), "halves": (1, d_head // 2)}
-    if pairing not in steps:
-        raise CourseError(f"pairing should be interleaved or halves; it is {pairing!r}")
-    factors = 1.0 if factors is None else _factors(factors, d_head // 2)
-    angles = _angles(positions, d_head, base, factors)
+    angles = _angles(positions, d_head, base, factors)  # (n, d_head / 2)
     if not NUMBA:
-        return check_result(reference.rope(X, positions, base, pairing, factors))
+        return reference.rope(X, positions, base, pairing, factors)
     cos, sin = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+    step, gap = (2, 1) if pairing == "interleaved" else (1, d_head // 2)
     out = np.empty_like(X)
     heads = (len(X), -1, d_head)
-    _rotate(X.reshape(heads), cos, sin, *steps[pairing], out.reshape(heads))
-    return check_result(out)
-
-
-def _positions(positions, n):
-    positions = np.asarray(positions)
-    if positions.shape != (n,) or positions.dtype.kind not in "iu" or positions.min() < 0:
-        raise CourseError(
-            f"positions should be {n} integers of at least 0, one for each row of X; "
-            f"they are {positions.tolist()!r}"
-        )
-    return positions
-
-
-def _angles(positions, d_head, base, factors):
-    with np.errstate(over="ignore"):
-        angles = reference.rope_angles(positions, d_head, base, factors)
-    if not np.isfinite(angles).all():
-        raise CourseError(
-            f"base and factors should give finite angles; base is {base!r}, one is infinite"
-        )
-    return angles
-
-
-def _factors(factors, pairs):
-    factors = as_float32("factors", factors, (pairs,))
-    if factors.min() <= 0:
-        raise CourseError(f"factors should be above zero; the smallest is {factors.min()}")
-    return factors
+    _rotate(X.reshape(heads), cos, sin, step, gap, out.reshape(heads))
+    return out

@@ -5,8 +5,8 @@ import pytest
 
 from lib import reference
 from lib.attention import (
-    BLOCK,
-    FEW,
+    MIN_QUERIES_FOR_BLOCKS,
+    QUERIES_PER_BLOCK,
     attend,
     attend_causal,
     attention_weights,
@@ -18,7 +18,9 @@ from lib.errors import CourseError
 EPS = np.finfo(np.float32).eps  # 1.2e-7, the spacing of float32 numbers at 1
 SHAPES = [(1, 1, 1), (1, 5, 3), (2, 1, 4), (6, 4, 3), (7, 3, 5), (33, 64, 17), (300, 20, 8)]
 # Queries and keys around the places where attention changes its road: few queries, whole blocks.
-ROADS = [(FEW - 1, 20), (FEW, 20), (FEW, FEW), (BLOCK, BLOCK), (BLOCK + 1, 150), (2 * BLOCK, 300)]
+BLOCK, FEWEST = QUERIES_PER_BLOCK, MIN_QUERIES_FOR_BLOCKS
+ROADS = [(FEWEST - 1, 20), (FEWEST, 20), (FEWEST, FEWEST), (BLOCK, BLOCK), (BLOCK + 1, 150)]
+ROADS += [(2 * BLOCK, 300)]
 
 
 def made(n, d, d_v, seed=0, m=None):

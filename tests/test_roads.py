@@ -5,7 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from lib import attention, ffn, jit, norm, reference, rope
+from lib import attention, contract, ffn, jit, layer, norm, reference, rope
+from lib.contract import operation
+from lib.errors import CourseError
 
 EPS = float(np.finfo(np.float32).eps)
 
@@ -48,7 +50,8 @@ def defined(name, arguments):
 @pytest.mark.parametrize("road", ROADS)
 def test_without_numba_it_is_the_definition_rounded_to_float32(road, monkeypatch):
     module, function, name, arguments = ROADS[road]
-    monkeypatch.setattr(module, "NUMBA", False)
+    for where in (module, contract):
+        monkeypatch.setattr(where, "NUMBA", False, raising=False)
     got = getattr(module, function)(*arguments)
     assert got.dtype == np.float32
     np.testing.assert_array_equal(got, defined(name, arguments))
@@ -88,8 +91,8 @@ def test_many_queries_go_through_blocks_and_few_do_not(monkeypatch):
     for name in ("_attend_causal", "_attend_blocks"):
         way = getattr(attention, name)
         monkeypatch.setattr(attention, name, lambda *a, n=name, w=way: ways.append(n) or w(*a))
-    attention.attend_causal(Q[: attention.FEW - 1], K, V)
-    attention.attend_causal(Q[: attention.FEW], K, V)
+    attention.attend_causal(Q[: attention.MIN_QUERIES_FOR_BLOCKS - 1], K, V)
+    attention.attend_causal(Q[: attention.MIN_QUERIES_FOR_BLOCKS], K, V)
     assert ways == ["_attend_causal", "_attend_blocks"]
 
 
@@ -125,20 +128,53 @@ def test_the_python_behind_exp_below_the_smallest_number(x, right):
     np.testing.assert_array_equal(jit._exp(np.float32(x)), np.float32(right))
 
 
-def test_arrays_that_the_kernels_can_take_as_they_are():
-    q = Q[0]
-    assert attention._ready(q, K, V, axes=1)
-    assert attention._ready(Q, K, V, axes=2)
-    for given in (
-        (q.tolist(), K, V, 1),
-        (q.astype(np.float64), K, V, 1),
-        (q, np.asfortranarray(K), V, 1),
-        (q, K, V[:-1], 1),
-        (q[:-1], K, V, 1),
-        (q, K, V[:, 0].copy(), 1),
-        (Q, K, V, 1),
-        (q, K, V, 2),
-        (Q[:0], K, V, 2),
-        (q, K, V[:, :0].copy(), 1),
-    ):
-        assert not attention._ready(*given)
+@pytest.mark.parametrize(
+    "given",
+    [
+        (Q[0].tolist(), K, V),
+        (Q[0].astype(np.float64), K, V),
+        (Q[0], np.asfortranarray(K), V),
+        (Q[0], K.tolist(), V.astype(">f4")),
+    ],
+    ids=["list", "float64", "fortran", "big-endian"],
+)
+def test_bodies_are_given_contiguous_float32(given):
+    seen = []
+
+    @operation("(d),(n,d),(n,d_v)->(d_v)")
+    def body(q, K, V):
+        seen.append((q, K, V))
+        return V[0]
+
+    body(*given)
+    assert all(X.dtype is np.dtype(np.float32) and X.flags.c_contiguous for X in seen[0])
+    fit = (Q[0], K, V)
+    body(*fit)
+    assert all(X is own for X, own in zip(seen[1], fit, strict=True))
+
+
+def test_a_call_like_the_last_one_is_checked_too():
+    """The contract remembers the shapes that were right, not the arrays."""
+    for _ in range(2):
+        attention.attend(Q[0], K, V)
+        for wrong in ((Q[0], K, V[:-1]), (Q[0, :-1], K, V), (Q[0], K, V[:, :0]), (Q, K, V)):
+            with pytest.raises(CourseError, match="should have shape"):
+                attention.attend(*wrong)
+
+
+def test_python_says_which_argument_is_missing_or_too_much():
+    given = [((Q[0], K), {}), ((Q[0], K, V, V), {}), ((Q[0], K, V), {"x": 1}), ((K,), {"q": K})]
+    for values, named in given:
+        with pytest.raises(TypeError, match=r"attend\(\)"):
+            attention.attend(*values, **named)
+
+
+def test_one_layer_searches_its_result_once(monkeypatch):
+    searched = []
+    finite = contract._finite
+    monkeypatch.setattr(contract, "_finite", lambda row: searched.append(1) or finite(row))
+    w = layer.random_layer(4, 9, seed=1)
+    layer.layer(made((5, 4))[0], w)
+    assert len(searched) == 1
+    with pytest.raises(CourseError, match="^X should hold finite"):
+        layer.layer(np.float32([[1, np.nan, 1, 1]]), w)

@@ -7,12 +7,11 @@ Shazeer 2019, section 2.4.
 
 import numpy as np
 
+from lib import layer as core
 from lib.arguments import as_float32
 from lib.attention import attend_causal
 from lib.engine.cache import LayerCache
 from lib.errors import CourseError
-from lib.layer import ffn_step
-from lib.norm import layer_norm
 
 
 def new_caches(layers, capacity):
@@ -40,6 +39,16 @@ def new_caches(layers, capacity):
     return [LayerCache(np.zeros(s, np.float32), np.zeros(s, np.float32)) for s in shapes]
 
 
+def remembering(cache):
+    """Return attention that puts new keys and values into a cache and reads all that it holds."""
+
+    def attend(Q, K, V):  # each (m, d)
+        K, V = cache.append(K[None], V[None])  # each (1, n, d): all tokens so far, in one head
+        return attend_causal(Q, K[0], V[0])
+
+    return attend
+
+
 def cached_attention(X, w, cache):  # (m, d), LayerWeights, LayerCache -> (m, d)
     """Take the attention step for the tokens that follow those in the cache.
 
@@ -61,10 +70,8 @@ def cached_attention(X, w, cache):  # (m, d), LayerWeights, LayerCache -> (m, d)
         X is not (m, d), holds NaN or infinity, or does not fit into the cache; nothing is stored
         then.
     """
-    X = as_float32("X", X, ("m", w.d))
-    Q, K, V = X @ w.W_Q, X @ w.W_K, X @ w.W_V  # each (m, d)
-    K, V = cache.append(K[None], V[None])  # each (1, n, d): all tokens so far, in one head
-    return attend_causal(Q, K[0], V[0]) @ w.W_O
+    X = as_float32("X", X, ("m", w.d))  # before anything is stored
+    return core.attention_step(X, w, remembering(cache))
 
 
 def cached_layer(X, layer):  # (m, d), (LayerWeights, LayerCache) -> (m, d)
@@ -87,9 +94,8 @@ def cached_layer(X, layer):  # (m, d), (LayerWeights, LayerCache) -> (m, d)
         As for `cached_attention`.
     """
     w, cache = layer
-    X = as_float32("X", X, ("m", w.d))
-    H = X + cached_attention(layer_norm(X, w.gain_1, w.bias_1), w, cache)
-    return H + ffn_step(layer_norm(H, w.gain_2, w.bias_2), w)
+    X = as_float32("X", X, ("m", w.d))  # before anything is stored
+    return core.layer(X, w, core.Parts(attend=remembering(cache)))
 
 
 def states(n, start, m, keep=True):

@@ -246,13 +246,16 @@ WINDOW = 3
 LONG = np.random.default_rng(9).standard_normal((8, D))  # eight tokens
 
 
+def windowed(Q, K, V):
+    """Attend to the query's own token and the two before it: (n, d), (n, d), (n, d) -> (n, d)."""
+    n, d = K.shape
+    visible = np.tri(n, dtype=bool) & ~np.tri(n, k=-WINDOW, dtype=bool)
+    return reference.softmax(Q @ K.T / math.sqrt(d), visible) @ V
+
+
 def windowed_layer(X, w):
     """Run a layer whose queries see their own token and the two before it: (n, d) -> (n, d)."""
-    n, d = X.shape
-    visible = np.tri(n, dtype=bool) & ~np.tri(n, k=-WINDOW, dtype=bool)
-    scores = (X @ w.W_Q) @ (X @ w.W_K).T / math.sqrt(d)
-    H = X + reference.softmax(scores, visible) @ (X @ w.W_V) @ w.W_O
-    return H + reference.ffn_step(H, w)
+    return reference.residual_layer(X, w, attend=windowed)
 
 
 def moved_in_window(depth):

@@ -308,17 +308,18 @@ def toy_parts(w, old, fault=None):
     remember = changed.get("remember", keep)
     feed = changed.get("feed", lambda H, w, old: reference.ffn_step(H, w))
 
-    def keys_and_values(X):
-        return remember(X @ w.W_K, X @ w.W_V, old @ w.W_K, old @ w.W_V)
+    def remembered(K, V):
+        return remember(K, V, old @ w.W_K, old @ w.W_V)
 
-    def weights(X):
-        return weigh(X @ w.W_Q, keys_and_values(X)[0])
+    def attend(Q, K, V):
+        K, V = remembered(K, V)
+        return weigh(Q, K) @ V
 
     return Parts(
-        attend=lambda X: weights(X) @ keys_and_values(X)[1] @ w.W_O,
+        attend=functools.partial(reference.attention_step, w=w, attend=attend),
         feed=lambda H: feed(H, w, old),
         finish=changed.get("finish", np.add),
-        weigh=weights,
+        weigh=lambda X: weigh(X @ w.W_Q, remembered(X @ w.W_K, X @ w.W_V)[0]),
     )
 
 

@@ -13,7 +13,7 @@ from lib.jit import NUMBA, source_of
 
 
 def source(*functions):
-    """Show the source of functions and kernels, as they stand in the library."""
+    """Show the source of functions and kernels, as they are in the library and as they run."""
     texts = [textwrap.dedent(inspect.getsource(source_of(function))) for function in functions]
     return Markdown("```python\n" + "\n\n".join(text.rstrip() for text in texts) + "\n```")
 

@@ -5,11 +5,10 @@ from typing import NamedTuple
 import numpy as np
 
 from lib.arguments import as_float32
-from lib.attention import attend_causal, causal_weights
+from lib.attention import causal_weights
 from lib.errors import CourseError
 from lib.ffn import activate
-from lib.layer import layer, residual_layer, two_steps
-from lib.norm import layer_norm
+from lib.layer import PARTS, Parts, layer, residual_layer, two_steps
 
 
 class Stage(NamedTuple):
@@ -26,7 +25,7 @@ class Stage(NamedTuple):
 
 
 def trace_layer(X, w, form=layer):
-    """Run a layer with the functions of the core and keep every intermediate.
+    """Run a layer of the core and keep every intermediate.
 
     Parameters
     ----------
@@ -54,20 +53,49 @@ def trace_layer(X, w, form=layer):
             f"form should be layer, residual_layer or two_steps of lib.layer; it is {form!r}"
         )
     X = as_float32("X", X, ("n", w.d))
-    first = _attention_stages(X, w, form)
-    return [Stage("X", "what enters", X), *first, *_ffn_stages(first[-1].value, w, form)]
-
-
-def _attention_stages(X, w, form):
-    normed = ("LayerNorm(X)", layer_norm(X, w.gain_1, w.bias_1))
-    A = Stage("A", *(normed if form is layer else ("X (no norm)", X)))
-    Q, K, V = A.value @ w.W_Q, A.value @ w.W_K, A.value @ w.W_V  # each (n, d)
-    scores = Q @ K.T / np.float32(np.sqrt(w.d))  # (n, n)
-    past = np.tri(len(X), dtype=bool)  # the kernel computes no score of the future
-    O = attend_causal(Q, K, V)  # noqa: E741
-    S = O @ w.W_O
+    seen = {}
+    Y = form(X, w, watching(seen))
+    B, F = seen["ffn"]
+    H = seen["norm"][-1][0] if seen["norm"] else B  # with norms, the second one reads H
     return [
-        A,
+        Stage("X", "what enters", X),
+        *_attention_stages(w, form, H, *seen["attention"], *seen["attend"]),
+        *_ffn_stages(w, form, B, F, Y),
+    ]
+
+
+def watching(seen):
+    """Return the parts of a layer that write down what each is given and what it makes of it.
+
+    ``seen["attend"]`` will be (Q, K, V, O), ``seen["attention"]`` and ``seen["ffn"]`` what enters
+    the step and what it adds, and ``seen["norm"]`` a list of such pairs.
+    """
+    seen["norm"] = []
+
+    def norm(X, gain, bias):
+        seen["norm"].append((X, PARTS.norm(X, gain, bias)))
+        return seen["norm"][-1][1]
+
+    def attend(Q, K, V):
+        seen["attend"] = (Q, K, V, PARTS.attend(Q, K, V))
+        return seen["attend"][-1]
+
+    def attention(X, w, attend):
+        seen["attention"] = (X, PARTS.attention(X, w, attend))
+        return seen["attention"][-1]
+
+    def ffn(X, w):
+        seen["ffn"] = (X, PARTS.ffn(X, w))
+        return seen["ffn"][-1]
+
+    return Parts(norm, attend, attention, ffn)
+
+
+def _attention_stages(w, form, H, A, S, Q, K, V, O):  # noqa: E741
+    scores = Q @ K.T / np.float32(np.sqrt(w.d))  # (n, n)
+    past = np.tri(len(Q), dtype=bool)  # the kernel computes no score of the future
+    return [
+        Stage("A", "LayerNorm(X)" if form is layer else "X (no norm)", A),
         Stage("Q", "A W_Q", Q),
         Stage("K", "A W_K", K),
         Stage("V", "A W_V", V),
@@ -75,20 +103,16 @@ def _attention_stages(X, w, form):
         Stage("weights", "Softmax(scores)", causal_weights(Q, K)),
         Stage("O", "weights V", O),
         Stage("S", "O W_O", S),
-        Stage("H", *(("S (no residual)", S) if form is two_steps else ("X + S", X + S))),
+        Stage("H", "S (no residual)" if form is two_steps else "X + S", H),
     ]
 
 
-def _ffn_stages(H, w, form):
-    normed = ("LayerNorm(H)", layer_norm(H, w.gain_2, w.bias_2))
-    B = Stage("B", *(normed if form is layer else ("H (no norm)", H)))
-    Z = B.value @ w.W_1 + w.b_1  # (n, d_ff)
-    hidden = activate(Z, w.activation)
-    F = hidden @ w.W_2 + w.b_2
+def _ffn_stages(w, form, B, F, Y):
+    Z = B @ w.W_1 + w.b_1  # (n, d_ff)
     return [
-        B,
+        Stage("B", "LayerNorm(H)" if form is layer else "H (no norm)", B),
         Stage("Z", "B W_1 + b_1", Z),
-        Stage("hidden", f"{w.activation}(Z)", hidden),
+        Stage("hidden", f"{w.activation}(Z)", activate(Z, w.activation)),
         Stage("F", "hidden W_2 + b_2", F),
-        Stage("Y", *(("F (no residual)", F) if form is two_steps else ("H + F", H + F))),
+        Stage("Y", "F (no residual)" if form is two_steps else "H + F", Y),
     ]

@@ -11,7 +11,10 @@ def test_source_shows_kernels_ufuncs_and_functions_as_they_stand():
     text = show.source(attention._mix, ffn._relu, attention.attend).data
     assert text.startswith("```python\n@kernel\ndef _mix(weights, V, out):")
     assert "\n\n@elementwise\ndef _relu(x):\n" in text
-    assert "\n\ndef attend(q, K, V):\n" in text
+    assert (
+        '\n\n@operation("(d),(n,d),(n,d_v)->(d_v)", reference.attend)\ndef attend(q, K, V):\n'
+        in text
+    )
     assert text.endswith("\n```")
 
 

@@ -11,7 +11,14 @@ import pytest
 from hypothesis import strategies as st
 
 from lib import reference
-from lib.attention import BLOCK, FEW, attend, attend_causal, causal_weights, softmax
+from lib.attention import (
+    MIN_QUERIES_FOR_BLOCKS,
+    QUERIES_PER_BLOCK,
+    attend,
+    attend_causal,
+    causal_weights,
+    softmax,
+)
 from lib.ffn import ACTIVATIONS, activate, ffn, swiglu
 from lib.layer import layer, random_layer, residual_layer, two_steps
 from lib.norm import layer_norm, rms_norm
@@ -158,7 +165,8 @@ def test_the_output_is_a_mean_of_the_values(case):
 def causal_cases(draw):
     """Queries below, at and above the numbers from which attention runs in blocks."""
     n, d, d_v = draw(different(3, most=12))
-    n = draw(st.sampled_from([n, n, FEW, FEW + n, BLOCK, BLOCK + n, 2 * BLOCK + n]))
+    few, block = MIN_QUERIES_FOR_BLOCKS, QUERIES_PER_BLOCK
+    n = draw(st.sampled_from([n, n, few, few + n, block, block + n, 2 * block + n]))
     m = draw(st.one_of(st.just(n), st.integers(1, n)))
     rng = np.random.default_rng(draw(SEEDS))
     Q, K, V = (as_32(rng.standard_normal(shape)) for shape in [(m, d), (n, d), (n, d_v)])
@@ -228,7 +236,7 @@ def test_each_row_is_one_query_over_its_left_context(case):
     for i in {0, m // 2, m - 1}:
         seen = n - m + i + 1
         one = plainly(attend)(Q[i], K[:seen], V[:seen])
-        if m < FEW:
+        if m < MIN_QUERIES_FOR_BLOCKS:
             np.testing.assert_array_equal(rows[i], one)
         assert_near(rows[i], bound_on_attend(Q[i], K[:seen], V[:seen]))
         assert_near(one, bound_on_attend(Q[i], K[:seen], V[:seen]))
@@ -240,7 +248,7 @@ def test_the_last_queries_by_themselves(case):
     few = int(rng.integers(1, len(Q) + 1))
     last = plainly(attend_causal)(Q[-few:], K, V)
     assert_near(last, bounds.attention(exact(Q), exact(K), exact(V))[1][-few:])
-    if len(Q) < FEW:
+    if len(Q) < MIN_QUERIES_FOR_BLOCKS:
         np.testing.assert_array_equal(last, plainly(attend_causal)(Q, K, V)[-few:])
 
 
@@ -414,7 +422,7 @@ def test_each_head_and_each_token_turns_by_itself(case):
 @st.composite
 def stack_cases(draw):
     L, n, d, d_ff = draw(different(4, most=7))
-    n = draw(st.sampled_from([n, n, FEW + n]))
+    n = draw(st.sampled_from([n, n, MIN_QUERIES_FOR_BLOCKS + n]))
     layers = random_stack(L, d, d_ff, draw(SEEDS))
     return draw(numbers((n, d), -3, 2, plain=True)).X, layers
 
