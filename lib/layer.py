@@ -125,8 +125,8 @@ def residual_layer(X, w):
     Residual connections are He et al. 2016, equation 1.
     """
     X = _tokens(X, w)
-    H = X + attention_step(X, w)
-    return H + ffn_step(H, w)
+    M = X + attention_step(X, w)
+    return M + ffn_step(M, w)
 
 
 def layer(X, w):
@@ -151,8 +151,8 @@ def layer(X, w):
         X is not (n, d), or holds NaN or infinity.
     """
     X = _tokens(X, w)
-    H = X + attention_step(layer_norm(X, w.gain_1, w.bias_1), w)
-    return H + ffn_step(layer_norm(H, w.gain_2, w.bias_2), w)
+    M = X + attention_step(layer_norm(X, w.gain_1, w.bias_1), w)
+    return M + ffn_step(layer_norm(M, w.gain_2, w.bias_2), w)
 
 
 def _tokens(X, w):

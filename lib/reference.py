@@ -167,14 +167,14 @@ def two_steps(X, w):
 
 def residual_layer(X, w):
     """Return the two steps, each added to what entered it: (n, d) -> (n, d)."""
-    H = float64(X) + attention_step(X, w)
-    return H + ffn_step(H, w)
+    M = float64(X) + attention_step(X, w)
+    return M + ffn_step(M, w)
 
 
 def layer(X, w):
     """Return the layer with norms before its steps: (n, d) -> (n, d)."""
-    H = float64(X) + attention_step(layer_norm(X, w.gain_1, w.bias_1), w)
-    return H + ffn_step(layer_norm(H, w.gain_2, w.bias_2), w)
+    M = float64(X) + attention_step(layer_norm(X, w.gain_1, w.bias_1), w)
+    return M + ffn_step(layer_norm(M, w.gain_2, w.bias_2), w)
 
 
 def stack(X, layers, step=layer):

@@ -40,8 +40,8 @@ def trace_layer(X, w, form=layer):
     Returns
     -------
     list of Stage, 15 long
-        Five that each token makes by itself (X A Q K V), five of the attention step
-        (scores weights O S H), five of the FFN step (B Z hidden F Y). The last value is
+        Five that each token makes by itself (X N_1 Q K V), five of the attention step
+        (scores weights O A M), five of the FFN step (N_2 Z hidden F Y). The last value is
         ``form(X, w)``.
 
     Raises
@@ -60,35 +60,35 @@ def trace_layer(X, w, form=layer):
 
 def _attention_stages(X, w, form):
     normed = ("LayerNorm(X)", layer_norm(X, w.gain_1, w.bias_1))
-    A = Stage("A", *(normed if form is layer else ("X (no norm)", X)))
-    Q, K, V = A.value @ w.W_Q, A.value @ w.W_K, A.value @ w.W_V  # each (n, d)
+    N_1 = Stage("N_1", *(normed if form is layer else ("X (no norm)", X)))
+    Q, K, V = N_1.value @ w.W_Q, N_1.value @ w.W_K, N_1.value @ w.W_V  # each (n, d)
     scores = Q @ K.T / np.float32(np.sqrt(w.d))  # (n, n)
     past = np.tri(len(X), dtype=bool)  # the kernel computes no score of the future
     O = attend_causal(Q, K, V)  # noqa: E741
-    S = O @ w.W_O
+    A = O @ w.W_O
     return [
-        A,
-        Stage("Q", "A W_Q", Q),
-        Stage("K", "A W_K", K),
-        Stage("V", "A W_V", V),
+        N_1,
+        Stage("Q", "N_1 W_Q", Q),
+        Stage("K", "N_1 W_K", K),
+        Stage("V", "N_1 W_V", V),
         Stage("scores", "Q Kᵀ / √d", np.where(past, scores, np.float32(np.nan))),
         Stage("weights", "Softmax(scores)", causal_weights(Q, K)),
         Stage("O", "weights V", O),
-        Stage("S", "O W_O", S),
-        Stage("H", *(("S (no residual)", S) if form is two_steps else ("X + S", X + S))),
+        Stage("A", "O W_O", A),
+        Stage("M", *(("A (no residual)", A) if form is two_steps else ("X + A", X + A))),
     ]
 
 
-def _ffn_stages(H, w, form):
-    normed = ("LayerNorm(H)", layer_norm(H, w.gain_2, w.bias_2))
-    B = Stage("B", *(normed if form is layer else ("H (no norm)", H)))
-    Z = B.value @ w.W_1 + w.b_1  # (n, d_ff)
+def _ffn_stages(M, w, form):
+    normed = ("LayerNorm(M)", layer_norm(M, w.gain_2, w.bias_2))
+    N_2 = Stage("N_2", *(normed if form is layer else ("M (no norm)", M)))
+    Z = N_2.value @ w.W_1 + w.b_1  # (n, d_ff)
     hidden = activate(Z, w.activation)
     F = hidden @ w.W_2 + w.b_2
     return [
-        B,
-        Stage("Z", "B W_1 + b_1", Z),
+        N_2,
+        Stage("Z", "N_2 W_1 + b_1", Z),
         Stage("hidden", f"{w.activation}(Z)", hidden),
         Stage("F", "hidden W_2 + b_2", F),
-        Stage("Y", *(("F (no residual)", F) if form is two_steps else ("H + F", H + F))),
+        Stage("Y", *(("F (no residual)", F) if form is two_steps else ("M + F", M + F))),
     ]

@@ -36,8 +36,8 @@ def test_a_road_has_the_steps_of_its_form_in_their_order(form, boxes):
     words = [text for text in axis.texts if text.get_text() in ("norm", "attention", "FFN", "+")]
     words.sort(key=lambda text: text.get_position()[0])
     assert [text.get_text() for text in words] == boxes
-    ends = [text for text in axis.texts if text.get_text() in ("X", "H", "Y")]
-    assert [text.get_text() for text in ends] == ["X", "H", "Y"]
+    ends = [text for text in axis.texts if text.get_text() in ("X", "M", "Y")]
+    assert [text.get_text() for text in ends] == ["X", "M", "Y"]
     places = [text.get_position()[0] for text in ends]
     assert places == sorted(places)
     residuals = sum(len(line.get_xdata()) == 4 for line in axis.lines)

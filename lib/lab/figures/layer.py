@@ -11,7 +11,7 @@ FORMS = {
     "layer": (True, True, False),
     "norm after the sum": (False, True, True),
 }
-STEPS = [("attention", COLOURS["attention"], "H"), ("FFN", COLOURS["ffn"], "Y")]
+STEPS = [("attention", COLOURS["attention"], "M"), ("FFN", COLOURS["ffn"], "Y")]
 
 # The three rows of the 15 stages of `lib.lab.trace.trace_layer`.
 GROUPS = {
