@@ -144,8 +144,8 @@ def residual_layer(X, w, parts=PARTS):
 
     Residual connections are He et al. 2016, equation 1.
     """
-    H = X + parts.attention(X, w, parts.attend)
-    return H + parts.ffn(H, w)
+    M = X + parts.attention(X, w, parts.attend)
+    return M + parts.ffn(M, w)
 
 
 @operation("(n,d),{d}->(n,d)", quiet=True, again=AGAIN)
@@ -172,5 +172,5 @@ def layer(X, w, parts=PARTS):
     CourseError
         X is not (n, d), or holds NaN or infinity.
     """
-    H = X + parts.attention(parts.norm(X, w.gain_1, w.bias_1), w, parts.attend)
-    return H + parts.ffn(parts.norm(H, w.gain_2, w.bias_2), w)
+    M = X + parts.attention(parts.norm(X, w.gain_1, w.bias_1), w, parts.attend)
+    return M + parts.ffn(parts.norm(M, w.gain_2, w.bias_2), w)

@@ -167,14 +167,14 @@ def two_steps(X, w, attend=attend_causal, ffn_step=ffn_step):
 
 def residual_layer(X, w, attend=attend_causal, ffn_step=ffn_step):
     """Return the two steps, each added to what entered it: (n, d) -> (n, d)."""
-    H = float64(X) + attention_step(X, w, attend)
-    return H + ffn_step(H, w)
+    M = float64(X) + attention_step(X, w, attend)
+    return M + ffn_step(M, w)
 
 
 def layer(X, w, attend=attend_causal, ffn_step=ffn_step):
     """Return the layer with norms before its steps: (n, d) -> (n, d)."""
-    H = float64(X) + attention_step(layer_norm(X, w.gain_1, w.bias_1), w, attend)
-    return H + ffn_step(layer_norm(H, w.gain_2, w.bias_2), w)
+    M = float64(X) + attention_step(layer_norm(X, w.gain_1, w.bias_1), w, attend)
+    return M + ffn_step(layer_norm(M, w.gain_2, w.bias_2), w)
 
 
 def stack(X, layers, step=layer):

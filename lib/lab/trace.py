@@ -39,8 +39,8 @@ def trace_layer(X, w, form=layer):
     Returns
     -------
     list of Stage, 15 long
-        Five that each token makes by itself (X A Q K V), five of the attention step
-        (scores weights O S H), five of the FFN step (B Z hidden F Y). The last value is
+        Five that each token makes by itself (X N_1 Q K V), five of the attention step
+        (scores weights O A M), five of the FFN step (N_2 Z hidden F Y). The last value is
         ``form(X, w)``.
 
     Raises
@@ -55,12 +55,12 @@ def trace_layer(X, w, form=layer):
     X = as_float32("X", X, ("n", w.d))
     seen = {}
     Y = form(X, w, watching(seen))
-    B, F = seen["ffn"]
-    H = seen["norm"][-1][0] if seen["norm"] else B  # with norms, the second one reads H
+    N_2, F = seen["ffn"]
+    M = seen["norm"][-1][0] if seen["norm"] else N_2  # with norms, the second one reads M
     return [
         Stage("X", "what enters", X),
-        *_attention_stages(w, form, H, *seen["attention"], *seen["attend"]),
-        *_ffn_stages(w, form, B, F, Y),
+        *_attention_stages(w, form, M, *seen["attention"], *seen["attend"]),
+        *_ffn_stages(w, form, N_2, F, Y),
     ]
 
 
@@ -91,28 +91,28 @@ def watching(seen):
     return Parts(norm, attend, attention, ffn)
 
 
-def _attention_stages(w, form, H, A, S, Q, K, V, O):  # noqa: E741
+def _attention_stages(w, form, M, N_1, A, Q, K, V, O):  # noqa: E741
     scores = Q @ K.T / np.float32(np.sqrt(w.d))  # (n, n)
     past = np.tri(len(Q), dtype=bool)  # the kernel computes no score of the future
     return [
-        Stage("A", "LayerNorm(X)" if form is layer else "X (no norm)", A),
-        Stage("Q", "A W_Q", Q),
-        Stage("K", "A W_K", K),
-        Stage("V", "A W_V", V),
+        Stage("N_1", "LayerNorm(X)" if form is layer else "X (no norm)", N_1),
+        Stage("Q", "N_1 W_Q", Q),
+        Stage("K", "N_1 W_K", K),
+        Stage("V", "N_1 W_V", V),
         Stage("scores", "Q Kᵀ / √d", np.where(past, scores, np.float32(np.nan))),
         Stage("weights", "Softmax(scores)", causal_weights(Q, K)),
         Stage("O", "weights V", O),
-        Stage("S", "O W_O", S),
-        Stage("H", "S (no residual)" if form is two_steps else "X + S", H),
+        Stage("A", "O W_O", A),
+        Stage("M", "A (no residual)" if form is two_steps else "X + A", M),
     ]
 
 
-def _ffn_stages(w, form, B, F, Y):
-    Z = B @ w.W_1 + w.b_1  # (n, d_ff)
+def _ffn_stages(w, form, N_2, F, Y):
+    Z = N_2 @ w.W_1 + w.b_1  # (n, d_ff)
     return [
-        Stage("B", "LayerNorm(H)" if form is layer else "H (no norm)", B),
-        Stage("Z", "B W_1 + b_1", Z),
+        Stage("N_2", "LayerNorm(M)" if form is layer else "M (no norm)", N_2),
+        Stage("Z", "N_2 W_1 + b_1", Z),
         Stage("hidden", f"{w.activation}(Z)", activate(Z, w.activation)),
         Stage("F", "hidden W_2 + b_2", F),
-        Stage("Y", "F (no residual)" if form is two_steps else "H + F", Y),
+        Stage("Y", "F (no residual)" if form is two_steps else "M + F", Y),
     ]

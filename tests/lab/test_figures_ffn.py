@@ -20,35 +20,28 @@ def colour_of(line):
 
 
 def test_the_network_shows_every_number_and_every_nonzero_weight():
-    axis = drawings.network([1, 0], [1, 0, 0], [1, -0.5], W_1, W_2, X_NAMES, UNITS).axes[0]
-    boxes = ["left  1", "right  0", "u  1", "v  0", "w  0", "left  1", "right  −0.5"]
-    assert [text for text in texts(axis) if "(" not in text] == boxes
+    axis = drawings.network(
+        [1, 0], [1, 0, 0], [1, -0.5], W_1, W_2, X_NAMES, UNITS, ["no", "yes"]
+    ).axes[0]
+    boxes = ["left  1", "right  0", "u  1", "v  0", "w  0", "no  1", "yes  −0.5"]
+    assert [text for text in texts(axis) if "  " in text] == boxes
     wires = [line for line in axis.lines if len(line.get_xdata()) == 2]
     assert len(wires) == 4 + 3
     strong = [line for line in wires if line.get_color() != "#dddddd"]
-    # From "left" a positive weight to u and a negative one to w; from u one to the output "left".
+    # From "left" a positive weight to u and a negative one to w; from u one to the output "no".
     assert [line.get_linestyle() for line in strong] == ["-", "--", "-"]
     heights = [line.get_ydata().tolist() for line in strong]
     np.testing.assert_allclose(heights, [[3 / 4, 5 / 6], [3 / 4, 1 / 6], [5 / 6, 3 / 4]])
-
-
-def test_stages_keep_their_own_columns_and_shapes():
-    figure = drawings.stages({"A": W_1, "B": W_1[:, :1]}, X_NAMES, [UNITS, ["one"]])
-    left, right = figure.axes
-    assert [t.get_text() for t in left.get_xticklabels()] == UNITS
-    assert [t.get_text() for t in right.get_xticklabels()] == ["one"]
-    assert [a.get_title(loc="center") for a in (left, right)] == ["A\n(2, 3)", "B\n(2, 1)"]
-    assert texts(left) == ["1", "0", "−2", "0", "3", "1"]
 
 
 def test_planes_print_the_value_at_each_point():
     figure = drawings.planes(
         {"f": lambda a, b: a - 2 * b}, [(0, 0), (1, 0), (0, 1)], ["o", "x", "y"]
     )
-    assert texts(figure.axes[0]) == ["o  0.00", "x  1.00", "y  −2.00"]
+    assert texts(figure.axes[0]) == ["o\n0.00", "x\n1.00", "y\n−2.00"]
     grid = figure.axes[0].images[0].get_array()
-    # Lower left and upper right of the square from −0.4 to 1.5.
-    np.testing.assert_allclose([grid[0, 0], grid[-1, -1]], [0.4, -1.5], atol=1e-12)
+    # Lower left and upper right of the square from −0.6 to 1.6.
+    np.testing.assert_allclose([grid[0, 0], grid[-1, -1]], [0.6, -1.6], atol=1e-12)
 
 
 def test_curves_hold_their_values():
@@ -71,16 +64,10 @@ def test_walks_have_a_line_of_panels_for_each_activation():
     figure = drawings.walks(
         {"f": (hidden, out), "g": (-hidden, 2 * out)}, ["r", "s"], UNITS, X_NAMES
     )
-    assert texts(figure.axes[0]) == ["0", "0.25", "0.50", "0.75", "1.00", "1.25"]
-    assert texts(figure.axes[3]) == ["−2.00", "4.00", "1.00", "0"]
-
-
-def test_influence_that_is_zero_has_no_number():
-    influence = np.array([[2.0, 1e-11, 0.0], [0.25, 1.5, 0.0], [0.0, 0.0, 3.0]])
-    left, right = drawings.influences({"a": influence, "b": np.eye(3)}, UNITS).axes
-    assert texts(left) == ["2.0", "0.2", "1.5", "3.0"]
-    assert texts(right) == ["1.0"] * 3
-    assert left.get_xlabel() == "token that is moved"
+    assert texts(figure.axes[0]) == ["0", "0.2", "0.5", "0.8", "1.0", "1.2"]
+    assert texts(figure.axes[3]) == ["−2.0", "4.0", "1.0", "0"]
+    scales = [axis.images[0].get_clim() for axis in figure.axes]
+    assert scales == [(-1.25, 1.25), (-4, 4)] * 2
 
 
 def test_shares_are_of_the_whole():
@@ -91,12 +78,13 @@ def test_shares_are_of_the_whole():
 
 @pytest.mark.parametrize("log", [False, True])
 def test_costs_keep_the_colours_of_the_steps(log):
-    named = {"FFN": [3, 3, 3], "attention": [1, 3, 9], "attention, by count": [1, 2, 4]}
+    named = {"FFN": [3, 3, 3], "attention": [1, 3, 9], "attention, twice": [1, 2, 4]}
     axis = drawings.costs([1, 2, 4], named, crossing=2, log=log).axes[0]
     lines = axis.lines[:3]
     assert [line.get_ydata().tolist() for line in lines] == list(named.values())
     blue, orange = COLOURS["attention"], COLOURS["ffn"]
     assert [colour_of(line) for line in lines] == [orange, blue, blue]
     assert [line.get_linestyle() for line in lines] == ["-", "-", "--"]
+    assert lines[2].get_markerfacecolor() == "white"
     assert axis.lines[3].get_xdata() == [2, 2]
     assert axis.get_xscale() == ("log" if log else "linear")

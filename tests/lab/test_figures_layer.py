@@ -4,14 +4,22 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
-from lib.lab import example
+from lib.lab.figures import Part
 from lib.lab.figures import layer as drawing
 from lib.lab.figures.base import COLOURS
 from lib.lab.trace import trace_layer
 from lib.layer import random_layer
 
-TRACE = trace_layer(example.X, random_layer(example.X.shape[1], 7, seed=3))
+TOKENS = ["an", "old", "man", "sat", "down"]
+X = np.random.default_rng(2).standard_normal((5, 4)).astype(np.float32)
+TRACE = trace_layer(X, random_layer(4, 7, seed=3))
 NAMES = [stage.name for stage in TRACE]
+
+
+def part(stage):
+    square = stage.name in ("scores", "weights")
+    columns = TOKENS if square else [f"c{k}" for k in range(stage.value.shape[1])]
+    return Part(stage.name, stage.value, TOKENS, columns)
 
 
 def texts(axis):
@@ -36,8 +44,8 @@ def test_a_road_has_the_steps_of_its_form_in_their_order(form, boxes):
     words = [text for text in axis.texts if text.get_text() in ("norm", "attention", "FFN", "+")]
     words.sort(key=lambda text: text.get_position()[0])
     assert [text.get_text() for text in words] == boxes
-    ends = [text for text in axis.texts if text.get_text() in ("X", "H", "Y")]
-    assert [text.get_text() for text in ends] == ["X", "H", "Y"]
+    ends = [text for text in axis.texts if text.get_text() in ("X", "M", "Y")]
+    assert [text.get_text() for text in ends] == ["X", "M", "Y"]
     places = [text.get_position()[0] for text in ends]
     assert places == sorted(places)
     residuals = sum(len(line.get_xdata()) == 4 for line in axis.lines)
@@ -66,27 +74,30 @@ def test_influence_keeps_zeros_grey_and_shares_one_scale():
 
 
 def test_all_stages_in_three_rows():
-    figure = drawing.stages(TRACE, example.TOKENS)
+    parts = [part(stage) for stage in TRACE]
+    parts[0] = parts[0].used(columns=["c3", "c1"])
+    figure = drawing.stages(parts)
     assert len(figure.axes) == len(TRACE) == 15
-    for axis, stage in zip(figure.axes, TRACE, strict=True):
-        assert axis.get_title(loc="center") == f"{stage.name} {stage.value.shape}"
-        np.testing.assert_array_equal(drawn(axis), np.round(np.float64(stage.value), 6))
+    for axis, shown in zip(figure.axes, parts, strict=True):
+        assert axis.get_title(loc="center") == shown.name
+        np.testing.assert_array_equal(drawn(axis), np.round(np.float64(shown.array), 6))
+        assert [t.get_text() for t in axis.get_xticklabels()] == shown.columns
+        assert axis.images[0].get_clim() == (-4, 4)
         assert {text.get_fontsize() for text in axis.texts} <= {6.5}
     assert [figure.axes[k].get_ylabel() for k in (0, 5, 10)] == list(drawing.GROUPS)
-    assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == example.TOKENS
+    assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == TOKENS
 
 
 @pytest.mark.parametrize("name", ["scores", NAMES[0]])
 def test_one_stage_below_a_strip_that_marks_it(name):
     k = NAMES.index(name)
-    strip, axis = drawing.stage(TRACE, k, example.TOKENS).axes
+    shown = part(TRACE[k])
+    strip, axis = drawing.stage(TRACE, k, shown).axes
     bold = [text.get_text() for text in strip.texts if text.get_fontweight() == "bold"]
     assert bold == [name]
     assert [t for t in texts(strip) if t in NAMES] == NAMES
     assert axis.get_title(loc="center").startswith(f"{name} = {TRACE[k].formula}")
-    labels = [t.get_text() for t in axis.get_xticklabels()]
-    width = TRACE[k].value.shape[1]
-    assert labels == (example.TOKENS if name == "scores" else [str(c) for c in range(width)])
+    assert [t.get_text() for t in axis.get_xticklabels()] == shown.columns
     np.testing.assert_array_equal(drawn(axis), np.round(np.float64(TRACE[k].value), 6))
 
 

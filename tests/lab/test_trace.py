@@ -33,15 +33,15 @@ def test_the_last_value_is_the_layer(form, activation, X):
 def test_every_stage_agrees_with_its_formula_in_float64(form, X):
     w = random_layer(D, D_FF, seed=3)
     got = values(trace_layer(X, w, form))
-    A = reference.layer_norm(X, w.gain_1, w.bias_1) if form is layer else reference.float64(X)
-    Q, K, V = A @ w.W_Q, A @ w.W_K, A @ w.W_V
-    S = reference.attend_causal(Q, K, V) @ w.W_O
-    H = S if form is two_steps else X + S
-    B = reference.layer_norm(H, w.gain_2, w.bias_2) if form is layer else H
-    hidden = reference.gelu(B @ w.W_1 + w.b_1)
-    right = {"X": X, "A": A, "Q": Q, "K": K, "V": V, "weights": reference.causal_weights(Q, K)}
-    right |= {"O": reference.attend_causal(Q, K, V), "S": S, "H": H, "B": B}
-    right |= {"Z": B @ w.W_1 + w.b_1, "hidden": hidden, "F": hidden @ w.W_2 + w.b_2}
+    N_1 = reference.layer_norm(X, w.gain_1, w.bias_1) if form is layer else reference.float64(X)
+    Q, K, V = N_1 @ w.W_Q, N_1 @ w.W_K, N_1 @ w.W_V
+    A = reference.attend_causal(Q, K, V) @ w.W_O
+    M = A if form is two_steps else X + A
+    N_2 = reference.layer_norm(M, w.gain_2, w.bias_2) if form is layer else M
+    hidden = reference.gelu(N_2 @ w.W_1 + w.b_1)
+    right = {"X": X, "N_1": N_1, "Q": Q, "K": K, "V": V, "weights": reference.causal_weights(Q, K)}
+    right |= {"O": reference.attend_causal(Q, K, V), "A": A, "M": M, "N_2": N_2}
+    right |= {"Z": N_2 @ w.W_1 + w.b_1, "hidden": hidden, "F": hidden @ w.W_2 + w.b_2}
     for name, value in right.items():
         # Numbers of size 1 through at most five float32 products of nine terms.
         np.testing.assert_allclose(got[name], value, rtol=1e-5, atol=1e-5, err_msg=name)
@@ -61,7 +61,7 @@ def test_names_and_shapes_in_order(X):
     stages = trace_layer(X, random_layer(D, D_FF, seed=5))
     square, wide = (N, N), (N, D_FF)
     shapes = {"scores": square, "weights": square, "Z": wide, "hidden": wide}
-    names = [*"XAQKV", "scores", "weights", *"OSHBZ", "hidden", *"FY"]
+    names = ["X", "N_1", *"QKV", "scores", "weights", *"OAM", "N_2", "Z", "hidden", *"FY"]
     assert [stage.name for stage in stages] == names
     assert [stage.value.shape for stage in stages] == [shapes.get(k, (N, D)) for k in names]
 

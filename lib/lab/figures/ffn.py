@@ -11,19 +11,19 @@ POSITIVE, NEGATIVE = "#2166ac", "#b2182b"  # the two ends of the colour map of s
 
 
 @styled
-def network(x, hidden, out, W_1, W_2, coordinates, units, *, title=""):
-    """Draw one token's way through the FFN: (d,), (d_ff,), (d,), with (d, d_ff) and (d_ff, d).
+def network(x, hidden, out, W_1, W_2, inputs, units, outputs, *, title=""):
+    """Draw one token's way through the FFN: (d,), (d_ff,), (m,), with (d, d_ff) and (d_ff, m).
 
     Each box is a number of the three vectors, each line a weight that is not zero. Lines that carry
-    something are drawn strongly: positive weights solid, negative ones dashed.
+    at least 0.05 are drawn strongly: positive weights solid, negative ones dashed.
     """
     figure, axis = panels(height=4.3)
-    layers = {"x": (x, coordinates), "hidden": (hidden, units), "out": (out, coordinates)}
+    layers = {"in": (x, inputs), "hidden": (hidden, units), "votes": (out, outputs)}
     heights = [1 - (np.arange(len(v)) + 0.5) / len(v) for v, _ in layers.values()]
     _wires(axis, 0, x, W_1, heights[0], heights[1])
     _wires(axis, 1, hidden, W_2, heights[1], heights[2])
     for at, (name, (values, labels)) in enumerate(layers.items()):
-        axis.text(at, 1.04, f"{name}  ({len(values)},)", ha="center", va="bottom")
+        axis.text(at, 1.04, name, ha="center", va="bottom")
         for height, value, label in zip(heights[at], values, labels, strict=True):
             _box(axis, at, height, label, float(value))
     axis.plot([], [], color=POSITIVE, label="positive weight")
@@ -35,22 +35,6 @@ def network(x, hidden, out, W_1, W_2, coordinates, units, *, title=""):
 
 
 @styled
-def stages(named, rows, columns, *, height=3.7):
-    """Draw matrices with the same rows side by side, each with columns of its own.
-
-    ``named`` maps a name to a matrix, ``rows`` labels the rows of all of them, and ``columns``
-    holds a list of labels for each.
-    """
-    widths = [np.shape(array)[1] for array in named.values()]
-    figure, axes = panels(len(named), height=height, width_ratios=widths)
-    for k, (axis, (name, array)) in enumerate(zip(axes, named.items(), strict=True)):
-        paint(axis, array, rows=None if k else rows, columns=columns[k])
-        axis.tick_params(axis="x", rotation=90)
-        axis.set_title(f"{name}\n{tuple(int(size) for size in np.shape(array))}", loc="center")
-    return figure
-
-
-@styled
 def planes(named, points, labels, *, xlabel="", ylabel=""):
     """Draw functions of two numbers as shaded planes, with their values at the points, (m, 2).
 
@@ -58,7 +42,7 @@ def planes(named, points, labels, *, xlabel="", ylabel=""):
     the function is above zero.
     """
     figure, axes = panels(len(named), height=3.2, sharey=True, squeeze=False)
-    low, high = -0.4, 1.5
+    low, high = -0.6, 1.6
     a, b = np.meshgrid(np.linspace(low, high, 191), np.linspace(low, high, 191))
     for axis, (title, f) in zip(axes[0], named.items(), strict=True):
         values = np.asarray(f(a, b), np.float64)
@@ -66,7 +50,7 @@ def planes(named, points, labels, *, xlabel="", ylabel=""):
         image = axis.imshow(values, origin="lower", **colours)
         axis.contour(a, b, values, [1e-9], colors=INK, linestyles="--", linewidths=1)
         for (x, y), label in zip(points, labels, strict=True):
-            _pin(axis, x, y, f"{label}  {float(f(x, y)):.2f}".replace("-", "−"))
+            _pin(axis, x, y, f"{label}\n{float(f(x, y)):.2f}".replace("-", "−"))
         axis.set(title=title, xlabel=xlabel, xticks=[0, 1], yticks=[0, 1], aspect="equal")
     axes[0][0].set_ylabel(ylabel)
     figure.colorbar(image, ax=axes[0], label="value", shrink=0.8)
@@ -97,50 +81,34 @@ def curves(x, named, *, title="", xlabel="", ylabel=""):
 
 
 @styled
-def explorer(pre, hidden, out, units, coordinates):
-    """Draw pre-activations, hidden vector and output of one token: (d_ff,), (d_ff,), (d,)."""
+def explorer(pre, hidden, votes, units, words):
+    """Draw pre-activations, hidden vector and votes of one token: (d_ff,), (d_ff,), (m,)."""
     figure, axes = panels(3, height=3.3, width_ratios=[1, 1, 1])
-    _sideways(axes[0], pre, units, "pre-activations", COLOURS["plain"])
-    _sideways(axes[1], hidden, [""] * len(units), "hidden", COLOURS["ffn"])
-    _sideways(axes[2], out, coordinates, "output", COLOURS["out"])
+    _sideways(axes[0], pre, units, "pre-activations", COLOURS["plain"], limit=3.2)
+    _sideways(axes[1], hidden, [""] * len(units), "hidden", COLOURS["ffn"], limit=3.2)
+    _sideways(axes[2], votes, words, "votes", COLOURS["out"], limit=19)
     return figure
 
 
 @styled
-def walks(named, rows, units, coordinates):
-    """Draw hidden vectors and outputs of a few inputs, one line of panels per activation.
+def walks(named, rows, units, words):
+    """Draw hidden vectors and votes of a few inputs, one line of panels per activation.
 
-    ``named`` maps the activation's name to (m, d_ff) and (m, d); ``rows`` names the m inputs.
+    ``named`` maps the activation's name to (m, d_ff) and (m, words); ``rows`` names the m inputs.
+    Panels below one another share a scale of colour.
     """
-    widths = [len(units), len(coordinates)]
-    figure, axes = panels(2, len(named), height=2.3, width_ratios=widths, squeeze=False)
-    for line, (name, (hidden, out)) in zip(axes, named.items(), strict=True):
-        last = name == list(named)[-1]
-        for axis, array, what, columns in (
-            (line[0], hidden, "hidden", units),
-            (line[1], out, "output", coordinates),
-        ):
-            labels = rows if what == "hidden" else None
-            paint(
-                axis, array, rows=labels, columns=columns if last else None, limit=2.5, form=".2f"
-            )
-            axis.tick_params(axis="x", rotation=90)
-            axis.set_title(f"{what}, {name}  {np.shape(array)}", loc="center")
-    return figure
-
-
-@styled
-def influences(named, tokens):
-    """Draw maps of influence side by side, (n, n) each: entry [i, j], token j upon output i.
-
-    What is zero, up to the error of a measured derivative, stays grey and has no number.
-    """
-    figure, axes = panels(len(named), height=3.5)
-    for axis, (name, array) in zip(axes, named.items(), strict=True):
-        shown = np.where(array > 1e-6, array, np.nan)
-        paint(axis, shown, rows=tokens, columns=tokens, form=".1f")
-        axis.set_title(name, loc="center")
-        axis.set(xlabel="token that is moved", ylabel="output of")
+    figure, axes = panels(
+        2, len(named), height=1.9, width_ratios=[len(units), len(words)], squeeze=False
+    )
+    pairs = list(named.values())
+    for side, (what, columns) in enumerate({"hidden": units, "votes": words}.items()):
+        limit = max(np.abs(pair[side]).max() for pair in pairs)
+        for line, (name, pair) in zip(axes, named.items(), strict=True):
+            labels = {"rows": None if side else rows}
+            labels["columns"] = columns if name == list(named)[-1] else None
+            paint(line[side], pair[side], **labels, limit=limit, signed=True, form=".1f")
+            line[side].tick_params(axis="x", rotation=90)
+            line[side].set_title(f"{what}, {name}", loc="center")
     return figure
 
 
@@ -163,15 +131,18 @@ def shares(named, *, title="", xlabel="", unit=1.0):
 def costs(n, named, *, title="", ylabel="", crossing=None, log=False):
     """Draw what the steps of a layer cost over n: ``named`` maps a label to the values.
 
-    A label begins with the name of its step, which gives the colour. A label with "by count" in it
-    is a prediction: dashed, without markers. ``crossing`` marks an n with a vertical line.
+    A label begins with the name of its step, which gives the colour; a second line of one step has
+    hollow markers. ``crossing`` marks an n with a vertical line.
     """
     figure, axis = panels(height=3.2)
     every = max(1, len(n) // 8)  # few markers on a line of many points
+    drawn = set()
     for label, y in named.items():
         colour, marker = _step(label)
-        style = {"linestyle": "--"} if "by count" in label else {"marker": marker}
-        axis.plot(n, y, label=label, color=colour, markersize=5, markevery=every, **style)
+        style = {"markerfacecolor": "white", "linestyle": "--"} if colour in drawn else {}
+        drawn.add(colour)
+        style = {"color": colour, "marker": marker, "markersize": 5, "markevery": every} | style
+        axis.plot(n, y, label=label, **style)
     if log:
         axis.set_xscale("log", base=2)
         axis.set_yscale("log", base=2)
@@ -213,24 +184,24 @@ def _pin(axis, x, y, text):
 
 def _wires(axis, at, values, W, left, right):
     for a, b in np.argwhere(np.asarray(W) != 0):
-        carries = values[a] != 0
+        carries = abs(values[a]) >= 0.05
         colour = POSITIVE if W[a][b] > 0 else NEGATIVE
         axis.plot(
             [at + 0.02, at + 0.98],
             [left[a], right[b]],
             color=colour if carries else "#dddddd",
             linestyle="-" if W[a][b] > 0 else "--",
-            linewidth=0.8 + (0.6 * abs(float(W[a][b])) if carries else 0),
+            linewidth=0.8 + (min(4, 0.6 * abs(float(W[a][b]))) if carries else 0),
             zorder=2 if carries else 1,
         )
 
 
 def _box(axis, at, height, label, value):
-    alive = value != 0
+    alive = abs(value) >= 0.05
     axis.text(
         at,
         height,
-        f"{label}  {value:g}".replace("-", "−"),
+        f"{label}  {value:.3g}".replace("-", "−"),
         ha="center",
         va="center",
         color=INK if alive else "#6b6b6b",
@@ -245,7 +216,7 @@ def _box(axis, at, height, label, value):
     )
 
 
-def _sideways(axis, values, labels, title, colour):
+def _sideways(axis, values, labels, title, colour, limit):
     values = np.asarray(values, np.float64)
     drawn = axis.barh(range(len(values)), values, color=colour, height=0.7)
     axis.bar_label(drawn, [f"{v:.2f}".replace("-", "−") for v in values], padding=3, size=9)
@@ -253,4 +224,4 @@ def _sideways(axis, values, labels, title, colour):
     axis.set_yticks(range(len(values)), labels)
     axis.tick_params(axis="y", length=0)
     axis.invert_yaxis()
-    axis.set(xlim=(-5.5, 6.5), title=f"{title}  ({len(values)},)")
+    axis.set(xlim=(-limit, limit), title=f"{title}  ({len(values)},)")

@@ -11,11 +11,11 @@ FORMS = {
     "layer": (True, True, False),
     "norm after the sum": (False, True, True),
 }
-STEPS = [("attention", COLOURS["attention"], "H"), ("FFN", COLOURS["ffn"], "Y")]
+STEPS = [("attention", COLOURS["attention"], "M"), ("FFN", COLOURS["ffn"], "Y")]
 
 # The three rows of the 15 stages of `lib.lab.trace.trace_layer`.
 GROUPS = {
-    "each token by itself": COLOURS["value"],
+    "each token separately": COLOURS["value"],
     "step 1, attention": COLOURS["attention"],
     "step 2, FFN": COLOURS["ffn"],
 }
@@ -63,34 +63,42 @@ def influence_maps(named, tokens):
 
 
 @styled
-def stages(trace, tokens):
-    """Draw all 15 stages of a layer in three rows: by itself, attention step, FFN step."""
-    figure, axes = panels(5, 3, height=2.0, width=9.2)
-    for k, (axis, stage) in enumerate(zip(axes.flat, trace, strict=True)):
-        values = _clean(stage.value)
-        rows = tokens if k % 5 == 0 else None
-        paint(axis, values, rows=rows, form=".0f" if _whole(values) else ".1f")
-        _leave_to_cells(axis, size=6.5)
-        axis.tick_params(labelsize=8.5)
-        axis.set_title(f"{stage.name} {stage.value.shape}", loc="center", size=9.5)
-    for row, (name, colour) in zip(axes, GROUPS.items(), strict=True):
-        row[0].set_ylabel(name, color=INK, size=9.5, labelpad=6)
-        for axis in row:
-            axis.title.set_backgroundcolor(_tint(colour))
+def stages(parts):
+    """Draw the 15 stages of a layer in three rows: separately, attention step, FFN step.
+
+    ``parts`` are `lib.lab.figures.Part`s in the order of the trace, with the rows and columns that
+    are to be seen. All share a scale of colour, which is full at 4.
+    """
+    figure, axes = panels(1, 3, height=2.65, width=9.2)
+    for axis, k, (name, colour) in zip(axes, (0, 5, 10), GROUPS.items(), strict=True):
+        axis.axis("off")
+        row = [part._replace(array=_clean(part.array)) for part in parts[k : k + 5]]
+        widths = [part.array.shape[1] + 1.0 for part in row]
+        grid = axis.get_subplotspec().subgridspec(1, 5, width_ratios=widths)
+        for j, part in enumerate(row):
+            panel = figure.add_subplot(grid[j])
+            _small(panel, part, rows=part.rows if j == 0 else None)
+            panel.title.set_backgroundcolor(_tint(colour))
+            if j == 0:
+                panel.set_ylabel(name, color=INK, size=9.5, labelpad=6)
+    for axis in axes:
+        axis.remove()
     return figure
 
 
 @styled
-def stage(trace, k, tokens):
-    """Draw stage ``k`` of a layer with its numbers, below a strip that shows where it stands."""
-    figure, (strip, axis) = panels(1, 2, height=2.1, width=7.2, height_ratios=[1, 5.2])
+def stage(trace, k, part):
+    """Draw stage ``k`` of a layer with its numbers, below a strip that shows where it stands.
+
+    ``part`` is the `lib.lab.figures.Part` of it that is to be seen.
+    """
+    figure, (strip, axis) = panels(1, 2, height=2.4, width=7.2, height_ratios=[1, 5.2])
     _strip(strip, [one.name for one in trace], k)
-    current, values = trace[k], _clean(trace[k].value)
-    square = values.shape[1] == len(tokens) and current.name in ("scores", "weights")
-    columns = tokens if square else range(values.shape[1])
-    paint(axis, values, rows=tokens, columns=columns, form=".0f" if _whole(values) else ".2f")
+    values = _clean(part.array)
+    form = ".0f" if _whole(values) else ".2f"
+    paint(axis, values, rows=part.rows, columns=part.columns, form=form)
     _leave_to_cells(axis)
-    axis.set_title(f"{current.name} = {current.formula}    {values.shape}", loc="center")
+    axis.set_title(f"{trace[k].name} = {trace[k].formula}    {trace[k].value.shape}", loc="center")
     return figure
 
 
@@ -121,6 +129,16 @@ def _leave_to_cells(axis, size=None):
         text.set_in_layout(False)
         if size:
             text.set_fontsize(size)
+
+
+def _small(axis, part, rows):
+    """Draw a part with small numbers, in a scale of colour that is full at 4."""
+    form = ".0f" if _whole(part.array) else ".1f"
+    paint(axis, part.array, rows=rows, columns=part.columns, limit=4, signed=True, form=form)
+    _leave_to_cells(axis, size=6.5)
+    axis.tick_params(labelsize=7.5)
+    axis.tick_params(axis="x", rotation=90)
+    axis.set_title(part.name, loc="center", size=9.5)
 
 
 def _strip(axis, names, k):
