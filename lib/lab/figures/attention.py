@@ -121,7 +121,8 @@ def explorer(weights, V, out, tokens, seen, columns=None):
     left.bar(range(len(tokens)), weights, color=COLOURS["attention"])
     left.axvspan(seen - 0.5, len(tokens) - 0.5, color="#eeeeee", zorder=0)
     if seen < len(tokens):
-        left.text((seen + len(tokens) - 1) / 2, 0.93, "not yet seen", ha="center", size=9)
+        middle = (seen + len(tokens) - 1) / 2
+        left.text(middle, 0.5, "not yet seen", ha="center", va="center", rotation=90, size=9)
     left.set_xticks(range(len(tokens)), tokens)
     left.set(ylim=(0, 1), xlim=(-0.6, len(tokens) - 0.4), ylabel="weight", xlabel="key")
     left.set_title("weights α")
