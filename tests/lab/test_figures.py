@@ -78,6 +78,29 @@ def test_the_future_of_a_query_is_not_drawn_as_a_number():
     assert len(axis.texts) == 6
 
 
+def test_minus_infinity_is_written_and_has_no_colour():
+    axis = figures.matrix([[1.0, -np.inf], [2.0, np.nan]]).axes[0]
+    assert texts(axis) == ["1", "−∞", "2"]
+    assert axis.images[0].get_array().mask.tolist() == [[False, True], [False, True]]
+    assert axis.images[0].get_clim() == (0.0, 2.0)
+
+
+def test_the_masked_scores_stand_between_the_scores_and_the_weights():
+    scores, weights = np.array([[1.0, 5.0], [2.0, 3.0]]), np.array([[1.0, 0.0], [0.25, 0.75]])
+    axes = attention.masked(scores, weights, ["a", "b"]).axes
+    assert [axis.get_title(loc="center") for axis in axes] == ["scores", "masked scores", "weights"]
+    assert texts(axes[1]) == ["1", "−∞", "2", "3", "mask →"]
+    assert axes[0].images[0].get_clim() == axes[1].images[0].get_clim() == (0.0, 5.0)
+    assert texts(axes[2])[:4] == ["1.00", "0.00", "0.25", "0.75"]
+
+
+def test_the_arrows_name_the_score_of_each_key():
+    axis = attention.arrows([0.0, 4.0], {"a": [1.0, 0.0], "b": [0.0, 1.0]}, ["x", "y"]).axes[0]
+    shown = [text for text in texts(axis) if text]
+    assert shown == ["query / √d", "a: score 0", "b: score 4"]
+    assert (axis.get_xlabel(), axis.get_ylabel()) == ("x", "y")
+
+
 def test_the_hull_has_the_corners_and_no_inner_point():
     square = np.array([[0, 0], [2, 0], [2, 2], [0, 2], [1, 1], [1, 0]], float)
     assert sorted(attention._hull(square)) == [0, 1, 2, 3]
@@ -154,8 +177,8 @@ def test_the_explorer_of_chapter_1_shows_weights_values_and_their_mean(seen):
     assert [bar.get_height() for bar in left.patches[:3]] == [0.5, 0.5, 0.0]
     assert ("not yet seen" in texts(left)) == (seen < 3)
     drawn = np.float64(right.images[0].get_array())
-    np.testing.assert_array_equal(drawn, [*V, [0, 0], [2, 1]])
-    shown = [text.get_text() for text in right.texts if text.get_visible()]
+    np.testing.assert_array_equal(drawn, [*V, [np.nan, np.nan], [2, 1]])
+    shown = texts(right)
     assert shown[-2:] == ["2.00", "1.00"]
     assert len(shown) == 8  # the row between values and mean has no numbers
     assert [t.get_text() for t in right.get_yticklabels()] == ["a", "b", "c", "", "output"]

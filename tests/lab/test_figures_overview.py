@@ -11,12 +11,27 @@ def texts(axis):
 
 
 def test_the_picture_names_every_token_and_every_shape():
-    axis = overview.way_of_a_text(["a", "b", "c"], [[1, 0], [0, 1], [1, 1]]).axes[0]
+    axis = overview.way_of_a_text("dog saw bird").axes[0]
     shown = texts(axis)
-    for word in ("a", "b", "c", "× L", "(n,)", "(vocabulary,)", "left context", "current token"):
+    for word in (
+        "dog",
+        "saw",
+        "bird",
+        "× L",
+        "(n,)",
+        "(vocabulary,)",
+        "left context",
+        "current token",
+    ):
         assert shown.count(word) == 1, word
     assert shown.count("FFN") == 3
     assert shown.count("(n, d)") == 4
+
+
+def test_the_picture_ends_with_the_word_that_the_toy_writes_next():
+    figure = overview.way_of_a_text("the dog saw the bird")
+    assert texts(figure.axes[0]).count("fly") == 1
+    assert "fly has 0." in figure.in_words()
 
 
 def test_the_saved_picture_is_the_same_at_every_run(tmp_path):

@@ -139,13 +139,15 @@ def paint(
     ``rows`` and ``columns`` label the two axes; ``form`` is a format such as ``".2f"``;
     ``limit`` is the size at which the colour is full. Positive numbers are blue and negative ones
     red; ``signed`` says whether the scale has room for both, if the array does not. What is NaN
-    stays grey and has no number.
+    stays grey and has no number; −∞ is grey and is written.
     """
     array = np.atleast_2d(np.asarray(array, np.float64))
-    signed = bool((array < 0).any()) if signed is None else signed
-    limit = limit or max(float(np.nanmax(np.abs(array))), 1e-12)
+    known = array[np.isfinite(array)]
+    signed = bool((known < 0).any()) if signed is None else signed
+    limit = limit or max(float(np.abs(known).max()), 1e-12)
     colours = mpl.colormaps["RdBu" if signed else "Blues"].with_extremes(bad="#e8e8e8")
-    image = axis.imshow(array, cmap=colours, vmin=-limit if signed else 0, vmax=limit)
+    finite = np.where(np.isfinite(array), array, np.nan)
+    image = axis.imshow(finite, cmap=colours, vmin=-limit if signed else 0, vmax=limit)
     for spine in axis.spines.values():
         spine.set_visible(False)
     _label(axis.set_yticks, rows, array.shape[0])
@@ -154,7 +156,6 @@ def paint(
     if _upright(columns):
         axis.tick_params(axis="x", rotation=90)
     if numbers:
-        known = array[np.isfinite(array)]
         form = form or (".0f" if np.array_equal(known, np.round(known)) else ".2f")
         size = 9 if array.shape[1] <= 8 else 7.5
         for (i, j), value in np.ndenumerate(array):
@@ -162,6 +163,8 @@ def paint(
                 ink = "white" if abs(value) > 0.6 * limit else INK if value else PALE
                 text = format(value, form).replace("-", "−") if value else "0"
                 axis.text(j, i, text, ha="center", va="center", color=ink, size=size)
+            elif value == -np.inf:
+                axis.text(j, i, "−∞", ha="center", va="center", color=INK, size=size)
     return image
 
 

@@ -15,47 +15,52 @@ import numpy as np
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch, Rectangle
 
 from lib.errors import CourseError
-from lib.lab.example import TOKENS, X
+from lib.lab import toy
 from lib.lab.figures.base import COLOURS, FAINT, INK, panels, styled
+from lib.layer import layer
 
 # Heights of what the picture shows, from bottom to top.
 TEXT, VECTORS, GATHER, FFN, RESULT, NEXT = 0.0, 0.95, 2.55, 3.45, 4.75, 5.6
 
 
 @styled
-def way_of_a_text(tokens=TOKENS, vectors=X):
+def way_of_a_text(text="the dog saw the bird"):
     """Draw tokens -> vectors -> L × (attention -> FFN) -> probabilities of the next token.
+
+    The vectors and the probabilities are those of the toy, whose L is 1.
 
     Parameters
     ----------
-    tokens : list of str, (n,)
-    vectors : array_like, (n, d)
-        What enters the first layer; drawn as cells, the larger the darker.
+    text : str
+        Words of `lib.lab.toy`.
     """
-    figure, axis = panels(width=8.6, height=5.6)
-    axis.set(xlim=(-0.6, 11.15), ylim=(-0.95, 6.4), aspect="equal")
+    X, p = toy.embed(text), toy.next_word(text)  # (n, d), (7,)
+    Y = layer(X, toy.WEIGHTS)  # (n, d)
+    tokens, (n, d) = text.split(), X.shape
+    figure, axis = panels(width=8.6, height=5.9)
+    axis.set(xlim=(-0.6, n + 5.15), ylim=(-0.95, 6.7), aspect="equal")
     axis.axis("off")
-    n, d = np.shape(vectors)
     _layers(axis, n)
     for low, high in ((TEXT + 0.2, VECTORS), (GATHER + 0.16, FFN), (FFN + 0.22, RESULT)):
         _upward(axis, range(n), low, high - 0.24)
     for i, token in enumerate(tokens):
         weight = "bold" if i == n - 1 else "normal"
         axis.text(i, TEXT, token, ha="center", va="center", weight=weight)
-        _cells(axis, i, VECTORS, np.abs(vectors[i]), COLOURS["plain"])
+        _cells(axis, i, VECTORS, np.abs(X[i]), COLOURS["plain"])
         _gather(axis, i, n)
         _box(axis, i - 0.36, FFN - 0.22, 0.72, 0.44, COLOURS["ffn"], "FFN")
-        _cells(axis, i, RESULT, _shades(i, d), COLOURS["out"])
+        _cells(axis, i, RESULT, np.abs(Y[i]) / np.abs(Y).max(), COLOURS["out"])
     _contexts(axis, n)
-    _next_token(axis, n - 1)
+    _next_token(axis, n - 1, p)
     _notes(axis, n)
     for drawn in axis.get_children():
         drawn.set_clip_on(False)
     figure.alt = (
-        f"A text on its way through a transformer, from the bottom up. The tokens "
-        f"{' '.join(tokens)} become vectors of {d} numbers. In each of L layers attention lets "
-        "every token gather from itself and the tokens to its left, then the FFN works on each "
-        "token separately. The vector of the last token becomes the probabilities of the next one."
+        f"A text on its way through a transformer, from the bottom up. The tokens {text} become "
+        f"vectors of {d} numbers. In each of L layers attention lets every token gather from the "
+        "tokens to its left and itself, then the FFN treats each token separately. The vector of "
+        f"the last token becomes the probabilities of the next one: {toy.WORDS[p.argmax()]} has "
+        f"{p.max():.2f}."
     )
     return figure
 
@@ -115,29 +120,27 @@ def _contexts(axis, n):
 
 
 def _cells(axis, x, y, sizes, colour):
-    """Draw a token's vector, (d,), as a row of small cells."""
-    d, side = len(sizes), 0.72 / len(sizes)
-    for c, size in enumerate(np.clip(sizes, 0, 1)):
-        shade = mpl.colors.to_rgba(colour, 0.15 + 0.85 * float(size))
-        corner = (x - 0.36 + c * side, y - 0.2)
-        axis.add_patch(
-            Rectangle(corner, 0.72 / d, 0.4, facecolor=shade, edgecolor=INK, linewidth=0.7)
-        )
+    """Draw a token's vector, (d,), as two rows of small cells: what it means, and which word."""
+    width, height = 0.72 / (len(sizes) / 2), 0.2
+    for row, half in enumerate(np.split(np.clip(sizes, 0, 1), 2)):
+        for c, size in enumerate(half):
+            shade = mpl.colors.to_rgba(colour, 0.15 + 0.85 * float(size))
+            corner = (x - 0.36 + c * width, y - row * height)
+            axis.add_patch(
+                Rectangle(corner, width, height, facecolor=shade, edgecolor=INK, linewidth=0.5)
+            )
 
 
-def _shades(i, d):
-    """Return the shades of a result: arbitrary, but no two tokens alike, (d,)."""
-    return np.random.default_rng(i).uniform(0.05, 0.95, d)
-
-
-def _next_token(axis, i):
-    """Draw the probabilities as bars above the last result; their heights are an illustration."""
+def _next_token(axis, i, p):
+    """Draw the probabilities, (7,), as bars above the last result, and name the likeliest word."""
     _upward(axis, [i], RESULT + 0.24, NEXT - 0.12)
-    heights = (0.62, 0.34, 0.2, 0.13, 0.08)
-    for k, height in enumerate(heights):
-        left = i + 0.15 * (k - len(heights) / 2)
+    lefts = i + 0.15 * (np.arange(len(p)) - len(p) / 2)
+    for left, height in zip(lefts, 0.62 * p, strict=True):
         axis.add_patch(Rectangle((left, NEXT), 0.12, height, facecolor=COLOURS["out"]))
-    axis.plot([i - 0.45, i + 0.45], [NEXT, NEXT], color=INK, linewidth=0.8)
+    axis.plot([i - 0.6, i + 0.6], [NEXT, NEXT], color=INK, linewidth=0.8)
+    best = int(p.argmax())
+    here = (lefts[best] + 0.06, NEXT + 0.62 * p[best] + 0.2)
+    axis.text(*here, toy.WORDS[best], ha="center", va="center", weight="bold")
 
 
 def _notes(axis, n):
@@ -146,7 +149,7 @@ def _notes(axis, n):
     notes = (
         (TEXT, INK, "tokens", "(n,)", "words or parts of words"),
         (VECTORS, blue, "vectors that enter", "(n, d)", "one for each token"),
-        (GATHER - 0.25, blue, "1  self-attention", "(n, d)", "gathers from the left context"),
+        (GATHER - 0.25, blue, "1  self-attention", "(n, d)", "from the left context and itself"),
         (FFN, orange, "2  FFN", "(n, d)", "the same function for each token"),
         (RESULT, purple, "output of layer L", "(n, d)", "each token in its context"),
         (NEXT + 0.25, purple, "next token", "(vocabulary,)", "probabilities, from the last row"),
