@@ -138,13 +138,13 @@ def _silence(p):
 
 def ffn_adds_nothing(p):
     """Read whether the FFN step adds zeros."""
-    most = np.abs(p.ffn_step(p.H)).max()
+    most = np.abs(p.ffn_step(p.M)).max()
     return Reading(bool(most == 0), f"the largest number that the FFN step adds is {most:.3f}")
 
 
 def ffn_constant(p):
     """Read whether the FFN step adds the same, and not zero, whatever enters it."""
-    moved, most = movements(p.ffn_step, p.H).max(), np.abs(p.ffn_step(p.H)).max()
+    moved, most = movements(p.ffn_step, p.M).max(), np.abs(p.ffn_step(p.M)).max()
     return Reading(
         bool(moved == 0 < most),
         f"the FFN step adds numbers up to {most:.3f}, and a changed vector moves them by up to "
@@ -154,7 +154,7 @@ def ffn_constant(p):
 
 def ffn_is_linear(p):
     """Read whether the FFN, which is not constant, adds up as a linear function does."""
-    A, B = p.H, p.H[::-1] + 1
+    A, B = p.M, p.M[::-1] + 1
     gap, moved = nonlinearity(p.ffn_step, A, B), movements(p.ffn_step, A).max()
     return Reading(
         bool(moved > 0 and gap <= p.tolerance * np.abs(p.ffn_step(A + B)).max()),
@@ -165,7 +165,7 @@ def ffn_is_linear(p):
 
 def ffn_mixes_positions(p):
     """Read whether one position's vector moves what the FFN adds to another."""
-    reach = movements(p.ffn_step, p.H)
+    reach = movements(p.ffn_step, p.M)
     across = (reach - np.diag(reach.diagonal())).max()
     return Reading(
         bool(across > p.tolerance * reach.max()),
@@ -175,11 +175,11 @@ def ffn_mixes_positions(p):
 
 def residual_missing(p):
     """Read whether what entered the second step is missing from what leaves the layer."""
-    H = p.H
-    gap = np.abs(p.second_half(H) - p.ffn_step(H) - H).max()
+    M = p.M
+    gap = np.abs(p.second_half(M) - p.ffn_step(M) - M).max()
     return Reading(
-        bool(gap > p.tolerance * np.abs(H).max()),
-        f"Y − ffn_step(H), which should be H, is off by at most {gap:.3f}",
+        bool(gap > p.tolerance * np.abs(M).max()),
+        f"Y − ffn_step(M), which should be M, is off by at most {gap:.3f}",
     )
 
 
@@ -353,10 +353,10 @@ def differences(layer):
 
     The FFN step counts with the residual that ends the layer.
     """
-    X, H, twin = layer.X, layer.H, layer.healthy
+    X, M, twin = layer.X, layer.M, layer.healthy
     pairs = {
         "attention": (layer.attention_step(X), twin.attention_step(X)),
-        "FFN": (layer.second_half(H), twin.second_half(H)),
+        "FFN": (layer.second_half(M), twin.second_half(M)),
     }
     return {
         name: float(np.abs(np.float64(a) - b).max() / np.abs(b).max())

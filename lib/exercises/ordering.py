@@ -41,6 +41,8 @@ class Ordering:
     steps : tuple of Step
     seed : int
         Of the shuffle, so that every reader sees the same letters.
+    read : callable, optional
+        ``read(array)`` tells what the array of the first goal is or says, beginning with a verb.
     """
 
     given: dict
@@ -48,6 +50,7 @@ class Ordering:
     goals: tuple[str, ...]
     steps: tuple[Step, ...]
     seed: int
+    read: Callable = lambda array: f"is {_numbers(array)}"
 
     @cached_property
     def lettered(self):
@@ -120,10 +123,10 @@ class Ordering:
         goal, right = self.goals[0], self.result()[self.goals[0]]
         if goal not in state or np.allclose(state[goal], right):
             return ""
-        return (
-            f" With your steps {self.words[goal]} is {_numbers(state[goal])}; "
-            f"by the definition it is {_numbers(right)}."
-        )
+        came, due = self.read(state[goal]), self.read(right)
+        if came == due:
+            return f" With your steps {self.words[goal]} is another one, though it too {due}."
+        return f" With your steps {self.words[goal]} {came}; by the definition it {due}."
 
     def _check_goals(self, order, state):
         for goal in self.goals:

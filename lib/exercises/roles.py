@@ -204,7 +204,7 @@ class Prediction:
     Fields
     ------
     parts : dict of str to Call
-    kind : Moving, YesNo, FirstLayer or Factor
+    kind : Moving, YesNo, NextWord, FirstLayer or Factor
         How one prediction is read, and what refutes it.
     """
 
@@ -288,6 +288,31 @@ class YesNo:
             return ""
         said = "moves" if value else "stays as it is"
         return f"you say that {self.thing} {said}. It moved by {found:.2f}."
+
+
+@dataclass(frozen=True)
+class NextWord:
+    """The likeliest next word. Experiments return the probability of each word of a vocabulary."""
+
+    words: tuple[str, ...]
+    example = '"the"'
+
+    def read(self, value):
+        """Return a prediction as a word."""
+        if type(value) is not str or value.strip().lower() not in self.words:
+            known = " ".join(self.words)
+            raise Malformed(f"it should be one word of: {known}; it is {_brief(value)}.")
+        return value.strip().lower()
+
+    def refute(self, value, found):
+        """Return what refutes a prediction; empty if nothing does."""
+        most = max(found.values())
+        if found[value] == most:
+            return ""
+        return (
+            f"you say that “{value}” comes next. Its probability is {found[value]:.2f}; that of "
+            f"another word is {most:.2f}."
+        )
 
 
 @dataclass(frozen=True)

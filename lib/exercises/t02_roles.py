@@ -8,6 +8,7 @@ from lib.exercises.roles import (
     Factor,
     FirstLayer,
     Moving,
+    NextWord,
     Prediction,
     Property,
     Sorting,
@@ -15,17 +16,18 @@ from lib.exercises.roles import (
     YesNo,
 )
 from lib.lab import experiments as lab
+from lib.lab import toy
 
 # The seed of the course: which statement tells the roles of the two steps apart?
 # fmt: off
 STATEMENTS = Choice(
     statements=(
         Statement(
-            "Self-attention lets each token gather from its left context, as a weighted mean of "
-            "values. The FFN then works on the vector of each position by itself."),
+            "Self-attention lets each token gather from its left context and itself, as a weighted "
+            "mean of values. The FFN then works on the vector of each position separately."),
         Statement(
-            "Self-attention works on the vector of each token by itself. The FFN then gathers for "
-            "each token what the tokens to its left have to say, more of those that fit better.",
+            "Self-attention works on the vector of each token separately. The FFN then gathers for "
+            "each token what the tokens to its left hold, more of those that fit better.",
             "A changed token moves the outputs of other tokens by up to {:.2f} in the attention "
             "step, and by up to {:.2f} in the FFN step.",
             (Call(lab.others_move, (lab.attention,)), Call(lab.others_move, (lab.ffn,)))),
@@ -113,25 +115,82 @@ PROPERTIES = Sorting(
             "It takes most of the layer's multiply-adds, for a text of six tokens and d_ff = 4 d.",
             lab.share_of_work, most, f"Its share is {BOTH}"),
         Property(
-            "For the current token, it ignores the order of the tokens before it, as long as "
-            "nothing in their vectors tells their positions.",
+            "If the tokens before the last one change places, the output of the last one stays as "
+            "it is.",
             lab.context_shuffled, not_there,
             "If the tokens before the last one change places, the last output moves by "
             + BOTH),
         Property(
-            "A change of a token's vector moves the output at its own position.",
+            "If a token gets another vector, the output at that token's own position moves.",
             lab.own_moves, there, f"A token's own output moves by at least {BOTH}"),
         Property(
-            "A change of a token's vector moves outputs to its left.",
+            "If a token gets another vector, outputs to its left move.",
             lab.earlier_move, there, f"Outputs to the left move by up to {BOTH}"),
         Property(
-            "Its result for the sum of two inputs is the sum of its results, up to a constant.",
+            "It is linear in all that enters, up to a constant: for any two inputs A and B, "
+            "f(A + B) = f(A) + f(B) − f(0).",
             lab.not_additive, not_there, f"The two differ by up to {BOTH}"),
         Property(
-            "It draws at random, so that two runs on the same vectors differ.",
+            "During inference it draws random numbers: two runs on the same vectors differ.",
             lab.run_twice, there, f"Two runs differ by {BOTH}"),
     ),
     seed=8,
+)
+
+TO_THE_RIGHT = "A changed token moves outputs to its right by up to " + BOTH
+TOGETHER = (
+    "What the two features do together, beyond the sum of what each does alone, is up to " + BOTH
+)
+
+# Three jobs need another token's vector, three an effect that two features have only together.
+JOBS = Sorting(
+    properties=(
+        Property(
+            "Find what *it* refers to. In *the dog saw the bird and it*, the vector of *it* has to "
+            "get something from the vector of *dog* or *bird*.",
+            lab.later_move, there, TO_THE_RIGHT),
+        Property(
+            "Notice that a bird is meant. In *above the nest hung a crane*, the vector of *crane* "
+            "has to get something from the vector of *nest*.",
+            lab.later_move, there, TO_THE_RIGHT),
+        Property(
+            "Notice that a bird is meant. In *the crane laid an egg*, the vector of *crane* has to "
+            "get something from the vector of *egg*.",
+            lab.earlier_move, there, "A changed token moves outputs to its left by up to " + BOTH),
+        Property(
+            "Recall a capital. In a text of one token, its vector may hold the features *France* "
+            "and *a capital is asked for*. With both, *Paris* has to be added; with one of them, "
+            "or none, no part of it.",
+            lab.together, there, TOGETHER),
+        Property(
+            "Choose a verb. In a text of one token, its vector may hold the features *a bird* and "
+            "*an action was seen*. With both, *fly* has to be added; with one of them, or none, no "
+            "part of it.",
+            lab.together, there, TOGETHER),
+        Property(
+            "Undo a double negation. In a text of one token, its vector may hold the features "
+            "*not* and *un-*. With exactly one of them, *denied* has to be added; with both, or "
+            "none, no part of it.",
+            lab.together, there, TOGETHER),
+    ),
+    seed=3,
+)
+
+DOG, BIRD = "the bird saw the dog", "the dog saw the bird"
+
+WITHOUT = Prediction(
+    parts={
+        f"{text}, without {step}": Call(lab.toy_says, (text, step))
+        for text, step in [
+            (BIRD, "attention"),
+            (BIRD, "FFN"),
+            (DOG, "attention"),
+            (f"{DOG} run", "attention"),
+            (f"{DOG} run", "FFN"),
+            ("the dog", "attention"),
+        ]
+    },
+    kind=NextWord(tuple(toy.WORDS)),
 )
 
 ONE_STEP = Prediction(
@@ -205,6 +264,8 @@ LENGTHS = Prediction(
 TASKS = [
     Task("02.roles", "The roles of the two steps", STATEMENTS.form, 5, 1, STATEMENTS.judge),
     Task("02.sorting", "Attention, FFN, both, neither", PROPERTIES.form, 9, 2, PROPERTIES.judge),
+    Task("02.jobs", "Six jobs", JOBS.form, 6, 2, JOBS.judge),
+    Task("02.without", "The toy without a step", WITHOUT.form, 4, 1, WITHOUT.judge),
     Task("02.one_step", "A token changes: one layer", ONE_STEP.form, 3, 1, ONE_STEP.judge),
     Task("02.intermediates", "A token changes: inside the layer", INTERMEDIATES.form, 6, 2,
          INTERMEDIATES.judge),

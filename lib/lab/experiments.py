@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from lib import reference
-from lib.lab import example, hops
+from lib.lab import example, hops, toy
 from lib.lab.probes import movement, movements, nonlinearity
 from lib.layer import random_layer
 from lib.stack import random_stack
@@ -59,6 +59,17 @@ def own_moves(step):
 def earlier_move(step):
     """Change each token in turn and tell how far an output to its left moves at most."""
     return float(np.triu(movements(step, X), 1).max())
+
+
+def later_move(step):
+    """Change each token in turn and tell how far an output to its right moves at most."""
+    return float(np.tril(movements(step, X), -1).max())
+
+
+def together(step):
+    """Tell what two features of the only token do together, beyond the sum of their effects."""
+    a, b = X[1:2], X[5:6]  # (1, d) each
+    return nonlinearity(step, a, b)
 
 
 def shuffle_gap(step):
@@ -134,12 +145,12 @@ def stages(X):
     scores = np.tril(Q @ K.T / math.sqrt(D))  # (n, n); those of the future are never used
     weights = reference.causal_weights(Q, K)
     O = weights @ V  # noqa: E741
-    S = O @ W.W_O
-    H = X + S
-    hidden = reference.gelu(H @ W.W_1 + W.b_1)  # (n, d_ff)
+    A = O @ W.W_O
+    M = X + A
+    hidden = reference.gelu(M @ W.W_1 + W.b_1)  # (n, d_ff)
     F = hidden @ W.W_2 + W.b_2
-    return {"X": X, "Q": Q, "K": K, "V": V, "scores": scores, "weights": weights, "O": O, "S": S,
-            "H": H, "hidden": hidden, "F": F, "Y": H + F}  # fmt: skip
+    return {"X": X, "Q": Q, "K": K, "V": V, "scores": scores, "weights": weights, "O": O, "A": A,
+            "M": M, "hidden": hidden, "F": F, "Y": M + F}  # fmt: skip
 
 
 def intermediates(j, row):
@@ -200,6 +211,17 @@ def query_doubled_keys_halved(q, K, V):
 def output_moves(change):
     """Tell how far the output of the last query moves with a change of q, K and V."""
     return _gap(reference.attend(*change(Q_LAST, K, V)), reference.attend(Q_LAST, K, V))
+
+
+# --- The toy without one of its steps ---
+
+TOYS = {"attention": toy.WITHOUT_ATTENTION, "FFN": toy.WITHOUT_FFN}
+
+
+def toy_says(text, without):
+    """Return the probability of each word to come next, where a step of the toy adds nothing."""
+    found = toy.next_word(text, [TOYS[without]])
+    return {word: round(float(p), 4) for word, p in zip(toy.WORDS, found, strict=True)}
 
 
 # --- Stacks; what is asked is how far the last token's vector moves after each layer ---
@@ -295,9 +317,9 @@ def multiply_adds(X, cached=0):
         q, K[i], V[i] = (product("projections", X[i], M) for M in (W.W_Q, W.W_K, W.W_V))
         scores = product("scores and mean", q, K[: i + 1].T) / math.sqrt(D)
         mean = product("scores and mean", reference.softmax(scores), V[: i + 1])
-        h = X[i] + product("projections", mean, W.W_O)
-        hidden = reference.gelu(product("FFN", h, W.W_1) + W.b_1)
-        outputs.append(h + product("FFN", hidden, W.W_2) + W.b_2)
+        m = X[i] + product("projections", mean, W.W_O)
+        hidden = reference.gelu(product("FFN", m, W.W_1) + W.b_1)
+        outputs.append(m + product("FFN", hidden, W.W_2) + W.b_2)
     return counts, np.array(outputs)
 
 

@@ -36,8 +36,8 @@ class Parts:
     """
 
     attend: Callable  # X (n, d) -> (n, d)
-    feed: Callable  # H (n, d) -> (n, d)
-    finish: Callable = np.add  # H (n, d), F (n, d) -> (n, d)
+    feed: Callable  # M (n, d) -> (n, d)
+    finish: Callable = np.add  # M (n, d), F (n, d) -> (n, d)
     weigh: Callable | None = None  # X (n, d) -> (n, n); the real model has no single weights
 
 
@@ -56,7 +56,7 @@ class Patient:
     ----------
     X : ndarray, (n, d)
         The vectors that enter; read only.
-    H : ndarray, (n, d)
+    M : ndarray, (n, d)
         The vectors that enter the second step: X + attention_step(X).
     Y : ndarray, (n, d)
         The vectors that leave: layer(X).
@@ -81,7 +81,7 @@ class Patient:
         return self._made[0]
 
     @property
-    def H(self):  # noqa: D102
+    def M(self):  # noqa: D102
         return self.X + self.attention_step(self.X)
 
     @property
@@ -112,13 +112,13 @@ class Patient:
         """Run the first step, without its residual: (n, d) -> (n, d)."""
         return self._made[1].attend(X)
 
-    def ffn_step(self, H):
+    def ffn_step(self, M):
         """Run the second step, without its residual: (n, d) -> (n, d)."""
-        return self._made[1].feed(H)
+        return self._made[1].feed(M)
 
-    def second_half(self, H):
+    def second_half(self, M):
         """Run the second step with its residual: (n, d) -> (n, d)."""
-        return self._made[1].finish(H, self.ffn_step(H))
+        return self._made[1].finish(M, self.ffn_step(M))
 
     def layer(self, X):
         """Run the layer: (n, d) -> (n, d)."""
@@ -253,23 +253,23 @@ def over_queries(Q, K):
     return reference.softmax(scores_of(Q, K).T, visible_to(len(K), 0).T).T
 
 
-def shift(H):
+def shift(M):
     """Give each position the vector of its left neighbour; the first keeps its own."""
-    return np.vstack([H[:1], H[:-1]])
+    return np.vstack([M[:1], M[:-1]])
 
 
-def scramble(H):
+def scramble(M):
     """Read the columns where the rows are meant: a reshape in the place of a transpose."""
-    return H.T.reshape(H.shape)
+    return M.T.reshape(M.shape)
 
 
-def without_activation(H, w, old):
-    """Return (H W₁ + b₁) W₂ + b₂."""
-    return (H @ w.W_1 + w.b_1) @ w.W_2 + w.b_2
+def without_activation(M, w, old):
+    """Return (M W₁ + b₁) W₂ + b₂."""
+    return (M @ w.W_1 + w.b_1) @ w.W_2 + w.b_2
 
 
 def _ffn_on(change):
-    return lambda H, w, old: reference.ffn_step(change(H, old), w)
+    return lambda M, w, old: reference.ffn_step(change(M, old), w)
 
 
 TOY_FAULTS = {
@@ -284,12 +284,12 @@ TOY_FAULTS = {
     "values_unmixed": Fault("attention", {"weigh": lambda Q, K: np.eye(len(K))}),
     "stale_cache": Fault("attention", {"remember": keep_the_old}),
     "first_key_lost": Fault("attention", {"remember": forget_the_first}),
-    "left_out": Fault("FFN", {"feed": lambda H, w, old: np.zeros_like(H)}),
+    "left_out": Fault("FFN", {"feed": lambda M, w, old: np.zeros_like(M)}),
     "no_activation": Fault("FFN", {"feed": without_activation}),
-    "same_everywhere": Fault("FFN", {"feed": _ffn_on(lambda H, old: old[0] + 0 * H)}),
-    "scrambled": Fault("FFN", {"feed": _ffn_on(lambda H, old: scramble(H))}),
-    "shifted": Fault("FFN", {"feed": _ffn_on(lambda H, old: shift(H))}),
-    "residual_lost": Fault("FFN", {"finish": lambda H, F: F}),
+    "same_everywhere": Fault("FFN", {"feed": _ffn_on(lambda M, old: old[0] + 0 * M)}),
+    "scrambled": Fault("FFN", {"feed": _ffn_on(lambda M, old: scramble(M))}),
+    "shifted": Fault("FFN", {"feed": _ffn_on(lambda M, old: shift(M))}),
+    "residual_lost": Fault("FFN", {"finish": lambda M, F: F}),
 }  # fmt: skip
 
 
@@ -306,7 +306,7 @@ def toy_parts(w, old, fault=None):
     changed = TOY_FAULTS[fault].functions if fault else {}
     weigh = changed.get("weigh", reference.causal_weights)
     remember = changed.get("remember", keep)
-    feed = changed.get("feed", lambda H, w, old: reference.ffn_step(H, w))
+    feed = changed.get("feed", lambda M, w, old: reference.ffn_step(M, w))
 
     def remembered(K, V):
         return remember(K, V, old @ w.W_K, old @ w.W_V)
@@ -317,7 +317,7 @@ def toy_parts(w, old, fault=None):
 
     return Parts(
         attend=functools.partial(reference.attention_step, w=w, attend=attend),
-        feed=lambda H: feed(H, w, old),
+        feed=lambda M: feed(M, w, old),
         finish=changed.get("finish", np.add),
         weigh=lambda X: weigh(X @ w.W_Q, remembered(X @ w.W_K, X @ w.W_V)[0]),
     )
@@ -368,7 +368,7 @@ def real_parts(weights, config, fault=None):
     feed = changed.get("feed", healthy_ffn)
     return Parts(
         attend=lambda X: attend(rms_norm(X, weights.attention_gain, config.eps), weights, config),
-        feed=lambda H: feed(rms_norm(H, weights.ffn_gain, config.eps), weights),
+        feed=lambda M: feed(rms_norm(M, weights.ffn_gain, config.eps), weights),
     )
 
 

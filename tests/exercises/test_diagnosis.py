@@ -16,7 +16,7 @@ BIG = 1000.0  # how far the vectors move: what counts is relative to it
 def made(**functions):
     """Return a layer of two tokens with these functions, and nothing else."""
     X = np.array([[1.0, 2.0], [3.0, 5.0]])
-    return SimpleNamespace(X=X, H=X, tolerance=TOLERANCE, **functions)
+    return SimpleNamespace(X=X, M=X, tolerance=TOLERANCE, **functions)
 
 
 def mixing(part):
@@ -59,8 +59,8 @@ def test_which_tokens_move_no_later_position(silent, first_alone, some_early, no
 
 @pytest.mark.parametrize(("gap", "holds"), [(0.5, False), (2.0, True)])
 def test_a_residual_is_missing_by_more_than_the_tolerance(gap, holds):
-    layer = made(ffn_step=np.zeros_like, second_half=lambda H: H + gap)
-    layer.H = np.full((2, 2), BIG)
+    layer = made(ffn_step=np.zeros_like, second_half=lambda M: M + gap)
+    layer.M = np.full((2, 2), BIG)
     assert diagnosis.residual_missing(layer).holds is holds
 
 
@@ -68,7 +68,7 @@ def test_a_residual_is_missing_by_more_than_the_tolerance(gap, holds):
 def test_a_bend_smaller_than_the_tolerance_is_none(bend, holds):
     # One token of 1000, and beside it 1001: f(A) + f(B) − f(A + B) − f(0) is the bend, at 2001.
     layer = made(ffn_step=lambda X: X + bend * (X > 1500))
-    layer.H = np.full((1, 2), BIG)
+    layer.M = np.full((1, 2), BIG)
     reading = diagnosis.ffn_is_linear(layer)
     assert reading.holds is holds
     assert f"reaches {bend:.3f}" in reading.words

@@ -10,11 +10,13 @@ from lib import reference
 from lib.exercises import NotRight, Unanswered, Wrong, check
 from lib.exercises import t01_ordering as t01
 from lib.exercises.ordering import Ordering, Step
+from lib.lab import toy
 from tests.exercises.wrong.t01 import RIGHT
 
 ORDERINGS = {
     "01.one_query": t01.ONE_QUERY,
     "01.one_layer": t01.ONE_LAYER,
+    "01.pre_norm": t01.PRE_NORM,
     "01.next_token": t01.TO_THE_NEXT_TOKEN,
     "01.decoding_step": t01.DECODING_STEP,
 }
@@ -123,24 +125,24 @@ def test_no_step_and_no_letter_gives_an_answer_away():
 # --- What the steps compute, against the definitions ---
 
 FLOAT32 = {"rtol": 1e-5, "atol": 1e-6}  # the weights are, and so are some of the steps
-W, X = t01.W, t01.ONE_LAYER.given["X"]
+W, X = t01.W, t01.X
 q, K, V = (t01.ONE_QUERY.given[name] for name in "qKV")
 x, K_old, V_old = (t01.DECODING_STEP.given[name] for name in ("x", "K_old", "V_old"))
-H = X[-1] + reference.attend(X[-1] @ W.W_Q, X @ W.W_K, X @ W.W_V) @ W.W_O
+M = X[-1] + reference.attend(X[-1] @ W.W_Q, X @ W.W_K, X @ W.W_V) @ W.W_O
 IDS = [0, 1, 2, 0, 3]  # the dog saw the bird
-OUTPUTS = [reference.stack(t01.EMBEDDING[IDS], [t01.FIRST, t01.SECOND][:k]) for k in (1, 2)]
+OUTPUTS = [reference.stack(toy.EMBEDDING[IDS], [t01.FIRST, t01.SECOND][:k]) for k in (1, 2)]
 
 
 def hidden(h):
-    return reference.gelu(h @ W.W_1 + W.b_1)
+    return np.maximum(h @ W.W_1 + W.b_1, 0)
 
 
 def leaves(hidden):
-    return H + hidden @ W.W_2 + W.b_2
+    return M + hidden @ W.W_2 + W.b_2
 
 
 def token(row):
-    return (reference.layer_norm(row, np.ones(4), np.zeros(4)) @ t01.EMBEDDING.T).argmax()
+    return (row @ toy.W_HEAD).argmax()
 
 
 def with_step(ordering, part):
@@ -159,9 +161,10 @@ def with_step(ordering, part):
     [
         (t01.ONE_QUERY, "dot product of the query", reference.attend(q, K, V)),
         (t01.ONE_QUERY, "Add up the keys", reference.attention_weights(q, K) @ K),
-        (t01.ONE_QUERY, "by d.", reference.softmax(K @ q / 4) @ V),
+        (t01.ONE_QUERY, "by d.", reference.softmax(K @ q / 16) @ V),
         (t01.ONE_LAYER, "weighted by α", reference.residual_layer(X, W)[-1]),
         (t01.ONE_LAYER, "that entered the layer by W_1", leaves(hidden(X[-1]))),
+        (t01.PRE_NORM, "Normalise the vectors", reference.layer(X, W)[-1]),
         (t01.TO_THE_NEXT_TOKEN, "Run layer 1", token(OUTPUTS[1][-1])),
         (t01.DECODING_STEP, "by W_Q", reference.attend(
             x @ W.W_Q, np.vstack([K_old, x @ W.W_K]), np.vstack([V_old, x @ W.W_V]))),
@@ -174,30 +177,40 @@ def test_the_steps_compute_what_they_say(ordering, part, right):
 
 def test_decoys_that_follow_other_steps_compute_what_they_say():
     run = {step.text: step.run for o in ORDERINGS.values() for step in o.steps if step.decoy}
-    own, every = hidden(H), hidden(X).sum(axis=0)
+    own, every = hidden(M), hidden(X).sum(axis=0)
     mixed = run["Add the hidden vectors of all positions to that of the current token."]
     np.testing.assert_allclose(mixed(own, X), own + every, **FLOAT32)
     mean = run["Take the mean of the outputs of all layers, last row, and apply the final norm."]
-    right = reference.layer_norm((OUTPUTS[0][-1] + OUTPUTS[1][-1]) / 2, np.ones(4), np.zeros(4))
+    right = reference.layer_norm((OUTPUTS[0][-1] + OUTPUTS[1][-1]) / 2, W.gain_1, W.bias_1)
     np.testing.assert_allclose(mean(*OUTPUTS), right, **FLOAT32)
     first = run["Take the first token's row of the output of layer 2, and apply the final norm."]
-    right = reference.layer_norm(OUTPUTS[1][0], np.ones(4), np.zeros(4))
+    right = reference.layer_norm(OUTPUTS[1][0], W.gain_1, W.bias_1)
     np.testing.assert_allclose(first(OUTPUTS[1]), right, **FLOAT32)
     lost = run["Put the new key in the place of the last one in the cache."]
     np.testing.assert_array_equal(lost(K_old, x), [*K_old[:-1], x])
 
 
-def test_a_message_shows_what_came_and_what_should():
-    def shown(array):
-        return ", ".join(f"{value:.2f}" for value in array[:3]).replace("-", "−")
+def test_decoys_of_the_pre_norm_layer_compute_what_they_say():
+    run = {step.text: step.run for step in t01.PRE_NORM.steps if step.decoy}
+    added, left, attention, hidden_of = (run[text] for text in sorted(run))
+    np.testing.assert_allclose(attention(X), M - X[-1], **FLOAT32)
+    np.testing.assert_allclose(hidden_of(M), hidden(M), **FLOAT32)
+    np.testing.assert_array_equal(added(M, X), X[-1] + M)
+    np.testing.assert_array_equal(left(M, M), 2 * M)
 
+
+def test_a_message_shows_what_came_and_what_should():
     with pytest.raises(Wrong) as refused:
         t01.ONE_LAYER.judge("E I F C D A B H")
     assert str(refused.value).endswith(
-        "never sees the left context. With your steps the vector that leaves the layer is "
-        f"({shown(leaves(hidden(X[-1])))}, …); by the definition it is "
-        f"({shown(leaves(hidden(H)))}, …)."
+        "never sees the left context. With your steps the vector that leaves the layer names "
+        "“saw” as the next word; by the definition it names “fly” as the next word."
     )
+    assert toy.WORDS[token(leaves(hidden(X[-1])))] == "saw"
+    with pytest.raises(Wrong) as refused:
+        t01.ONE_QUERY.judge("B A C E F G")
+    found = reference.attention_weights(q, K) @ K
+    assert f"animal {found[toy.COLUMNS.index('animal')]:.2f}, action 0.93" in str(refused.value)
 
 
 def test_a_step_that_nothing_needs_must_be_there_too():

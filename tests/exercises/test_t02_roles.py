@@ -58,7 +58,18 @@ def refusals():
     for letter, role in RIGHT["02.sorting"].items():
         other = "neither" if role != "neither" else "both"
         yield "02.sorting", {**RIGHT["02.sorting"], letter: other}
-    for name in ("one_step", "intermediates", "changes", "depths", "window", "hops", "lengths"):
+    for letter in RIGHT["02.jobs"]:
+        yield "02.jobs", {**RIGHT["02.jobs"], letter: "both"}
+    for name in (
+        "without",
+        "one_step",
+        "intermediates",
+        "changes",
+        "depths",
+        "window",
+        "hops",
+        "lengths",
+    ):
         right = RIGHT[f"02.{name}"]
         for part, value in right.items():
             yield f"02.{name}", {**right, part: another(value)}
@@ -70,6 +81,8 @@ def another(value):
         return not value
     if type(value) is int:
         return value + (1 if value < 3 else -1)
+    if type(value) is str:
+        return "the"
     return value[1:] if value else ["X"]
 
 
@@ -89,6 +102,7 @@ def test_the_lines_of_a_message_run_alone_and_print_its_numbers(name, answer):
 MOVING = roles.Moving((1, 2, 3), "output", (1, 3))
 NUMBERS = roles.Factor("one", "two")
 LAYERS = roles.FirstLayer(3, "it")
+WORD = roles.NextWord(("the", "saw"))
 
 
 @pytest.mark.parametrize(("kind", "value", "found", "fault"), [
@@ -98,6 +112,9 @@ LAYERS = roles.FirstLayer(3, "it")
     (roles.YesNo("it"), True, 1.5, ""),
     (roles.YesNo("it"), False, 1.5, "you say that it stays as it is. It moved by 1.50."),
     (roles.YesNo("it"), True, 0, "you say that it moves. It moved by 0.00."),
+    (WORD, " Saw", {"the": 0.25, "saw": 0.75}, ""),
+    (WORD, "the", {"the": 0.25, "saw": 0.75}, "you say that “the” comes next. Its probability is "
+                                              "0.25; that of another word is 0.75."),
     (LAYERS, 2, (0, 1, 1), ""),
     (LAYERS, 0, (0, 0, 0), ""),
     (LAYERS, 1, (0, 1, 2), "you say 1. After 1 layer it has moved by 0.00."),
@@ -143,10 +160,29 @@ def test_roles_are_measured_and_every_one_of_the_four_occurs():
     assert set(measured.values()) == set(roles.ROLES.values())
 
 
+def test_only_a_product_of_features_is_there_together_and_not_alone():
+    # What the experiment of the jobs measures, on functions of one vector that are known.
+    both, either = lab.X[1:2], lab.X[5:6]
+
+    def product(X):
+        return X.sum(axis=1, keepdims=True) ** 2
+
+    linear = lab.nonlinearity(lambda X: X @ lab.W.W_Q + 1, both, either)
+    assert linear < roles.MOVES < 1 < lab.nonlinearity(product, both, either)
+
+
+def test_the_toy_without_a_step_says_what_it_writes():
+    for text, layers in ((t02.BIRD, lab.toy.WITHOUT_ATTENTION), (t02.DOG, lab.toy.WITHOUT_FFN)):
+        without = "attention" if layers is lab.toy.WITHOUT_ATTENTION else "FFN"
+        found = lab.toy_says(text, without)
+        word = lab.toy.write(text, [layers], limit=len(text.split()) + 1).split()[-1]
+        assert max(found, key=found.get) == word
+
+
 def test_no_reading_is_near_the_border():
     # What moves is far above MOVES, and is not shown as 0.00; what does not is far below it.
     readings = []
-    for p in t02.PROPERTIES.properties:
+    for p in (*t02.PROPERTIES.properties, *t02.JOBS.properties):
         if p.holds in (t02.there, t02.not_there):
             readings += [call.result() for call in p.calls]
     for prediction in (t02.ONE_STEP, t02.INTERMEDIATES, t02.CHANGES, t02.DEPTHS, t02.WINDOW,

@@ -19,11 +19,11 @@ def test_one_layer_is_its_two_steps():
 
 def test_stages_lead_from_what_enters_to_what_leaves():
     stages = lab.stages(lab.X)
-    assert " ".join(stages) == "X Q K V scores weights O S H hidden F Y"
+    assert " ".join(stages) == "X Q K V scores weights O A M hidden F Y"
     np.testing.assert_array_equal(stages["X"], lab.X)
     # Float64 sums in another order: 1e-15 for numbers of size 1.
-    np.testing.assert_allclose(stages["S"], lab.attention(lab.X), rtol=0, atol=1e-13)
-    np.testing.assert_allclose(stages["F"], lab.ffn(stages["H"]), rtol=0, atol=1e-13)
+    np.testing.assert_allclose(stages["A"], lab.attention(lab.X), rtol=0, atol=1e-13)
+    np.testing.assert_allclose(stages["F"], lab.ffn(stages["M"]), rtol=0, atol=1e-13)
     np.testing.assert_allclose(stages["Y"], lab.layer(lab.X), rtol=0, atol=1e-13)
     for i, scores in enumerate(stages["scores"]):
         weights = reference.softmax(scores[: i + 1])

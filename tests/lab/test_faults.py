@@ -40,10 +40,10 @@ def normal(exponentials):
 
 def test_without_a_fault_it_is_the_layer_of_the_core():
     sound = parts(None)
-    H = X + sound.attend(X)
+    M = X + sound.attend(X)
     np.testing.assert_allclose(sound.attend(X), reference.attention_step(X, w), rtol=1e-12)
     np.testing.assert_allclose(
-        sound.finish(H, sound.feed(H)), reference.residual_layer(X, w), rtol=1e-12
+        sound.finish(M, sound.feed(M)), reference.residual_layer(X, w), rtol=1e-12
     )
 
 
@@ -247,7 +247,7 @@ def test_arrays_of_a_patient_are_read_only():
 def test_a_healthy_layer_is_its_own_twin():
     sound = healthy_layer()
     np.testing.assert_array_equal(sound.Y, sound.healthy.Y)
-    np.testing.assert_array_equal(sound.Y, sound.H + sound.ffn_step(sound.H))
+    np.testing.assert_array_equal(sound.Y, sound.M + sound.ffn_step(sound.M))
 
 
 def test_a_chart_shows_movements_of_both_and_what_sets_them_apart():

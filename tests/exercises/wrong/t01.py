@@ -3,6 +3,7 @@
 RIGHT = {
     "01.one_query": "B A C E F D",
     "01.one_layer": "E I F C D A G H",
+    "01.pre_norm": "K J E C D H G",
     "01.next_token": "E G B J D I H F",
     "01.decoding_step": "D C A B I H G",
 }
@@ -49,6 +50,29 @@ WRONG = {
         ("values forgotten", "E I C D A G H", r"step 4 is D .* needs the values"),
         ("two swapped at the end", "E I F C D A H G", r"step 7 is H .* needs the hidden vector"),
         ("a number", 8, "it is of type int"),
+    ],
+    "01.pre_norm": [
+        ("reversed", "G H D C E J K", rf"step 1 is G .*{NEEDS}"),
+        ("norm after attention", "J E K C D H G", r"step 1 is J .* needs the normed vectors that"),
+        ("attention without a norm", "A E C D H G", r"step 1 is A .* each step reads normed vec"),
+        (
+            "a norm for nothing",
+            "K A E C D H G",
+            r"step 2 is A .*\. With your steps the vector .* is another one, though it too names",
+        ),
+        ("residual of normed vectors", "K J F C D H G", r"step 3 is F .* goes around the norm"),
+        ("FFN without a norm", "K J E I H G", r"step 4 is I .* FFN too reads a normed vector"),
+        (
+            "the second norm for nothing",
+            "K J E C I H G",
+            r"step 5 is I .* it too names “fly",
+        ),
+        ("residual of the normed sum", "K J E C D H B", r"step 7 is B .* goes around the norm"),
+        ("the norm after the sum", "K J C E D H G", r"step 3 is C .* needs the sum that leaves"),
+        ("FFN first", "K C D H G J E", r"step 2 is C .* needs the sum that leaves"),
+        ("stops at the FFN", "K J E C D H", "none of them has made the vector that leaves"),
+        ("stops after attention", "K J E", "none of them has made the vector that leaves"),
+        ("added twice", "K J E C D H G B", r"step 8 is B .* does not belong"),
     ],
     "01.next_token": [
         ("reversed", "F H I D J B G E", rf"step 1 is F .*{NEEDS}"),

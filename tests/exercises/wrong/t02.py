@@ -18,10 +18,26 @@ RIGHT = {
         "K": "ffn",
         "L": "attention",
     },
+    "02.jobs": {
+        "A": "attention",
+        "B": "neither",
+        "C": "ffn",
+        "D": "ffn",
+        "E": "ffn",
+        "F": "attention",
+    },
+    "02.without": {
+        "the dog saw the bird, without attention": "saw",
+        "the dog saw the bird, without FFN": "bird",
+        "the bird saw the dog, without attention": "saw",
+        "the bird saw the dog run, without attention": ".",
+        "the bird saw the dog run, without FFN": "run",
+        "the dog, without attention": "saw",
+    },
     "02.one_step": {"attention": [2, 3, 4, 5], "ffn": [2], "layer": [2, 3, 4, 5]},
     "02.intermediates": {
         "row 0": [],
-        "row 5": ["scores", "weights", "O", "S", "H", "hidden", "F", "Y"],
+        "row 5": ["scores", "weights", "O", "A", "M", "hidden", "F", "Y"],
     },
     "02.changes": {
         "A": True,
@@ -166,6 +182,84 @@ WRONG = {
         ("a dict in disguise", Dict(RIGHT["02.sorting"]), "it is of type Dict"),
         ("a key in disguise", {Yes(): "both"}, "has a place for .*, not for of type Yes"),
     ],
+    "02.jobs": [
+        (
+            "the FFN finds what it refers to",
+            but("02.jobs", A="ffn"),
+            r"Right: 5 of 6\. .* is A .* right by up to 0\.67 in the .* and 0\.00 in",
+        ),
+        (
+            "both find it",
+            but("02.jobs", F="both"),
+            r"is F .*you say “both”\. .* by up to 0\.67 in the attention step and 0\.00",
+        ),
+        (
+            "attention reads the egg",
+            but("02.jobs", B="attention"),
+            r"is B .* outputs to its left by up to 0\.00 in the attention step and 0\.00",
+        ),
+        (
+            "the FFN reads the egg",
+            but("02.jobs", B="ffn"),
+            r"is B .*you say “ffn”\. .* to its left by up to 0\.00",
+        ),
+        (
+            "attention recalls",
+            but("02.jobs", C="attention"),
+            r"is C .* features do together, .* up to 0\.00 in the attention step and 0\.23",
+        ),
+        ("both recall", but("02.jobs", C="both"), r"is C .* up to 0\.00 in the attention step and"),
+        ("attention denies", but("02.jobs", D="attention"), r"is D .* up to 0\.00 in the att"),
+        ("no step denies", but("02.jobs", D="neither"), r"is D .* and 0\.23 in the FFN"),
+        ("attention chooses", but("02.jobs", E="attention"), r"is E .* up to 0\.00 in the att"),
+        ("all attention", each("02.jobs", "attention"), r"Right: 2 of 6\. .* is B "),
+        ("all FFN", each("02.jobs", "ffn"), r"Right: 3 of 6\. .* is A "),
+        ("one open", but("02.jobs", D=...), 'Not answered yet: still open: "D"'),
+        ("the way of properties", but("02.jobs", A="either"), "“A”: it should be .*'either'"),
+        ("a list", list("aabfff"), "the answer should be a dict"),
+    ],
+    "02.without": [
+        (
+            "as if attention were there",
+            but("02.without", **{"the dog saw the bird, without attention": "fly"}),
+            r"Right: 5 of 6\. .*“fly” comes next\. Its probability is 0\.01; .* is 0\.95",
+        ),
+        (
+            "a noun repeats itself",
+            but("02.without", **{"the dog, without attention": "dog"}),
+            r"Right: 5 of 6\. .*“dog” comes next\. Its probability is 0\.02; .* is 0\.95",
+        ),
+        (
+            "the dog runs",
+            but("02.without", **{"the bird saw the dog, without attention": "run"}),
+            r"“run” comes next\. Its probability is 0\.01",
+        ),
+        (
+            "as if the FFN were there",
+            but("02.without", **{"the dog saw the bird, without FFN": "fly"}),
+            r"“fly” comes next\. Its probability is 0\.11; .* is 0\.31",
+        ),
+        (
+            "no FFN, so saw",
+            but("02.without", **{"the dog saw the bird, without FFN": "saw"}),
+            r"“saw” comes next\. Its probability is 0\.11; .* is 0\.31",
+        ),
+        (
+            "the end needs attention",
+            but("02.without", **{"the bird saw the dog run, without attention": "the"}),
+            r"“the” comes next\. Its probability is 0\.01; .* is 0\.95",
+        ),
+        (
+            "the end without FFN",
+            but("02.without", **{"the bird saw the dog run, without FFN": "."}),
+            r"“\.” comes next\. Its probability is 0\.11; .* is 0\.31",
+        ),
+        ("all saw", each("02.without", "saw"), r"Right: 3 of 6\. .*bird, without FFN”"),
+        ("a word it does not know", each("02.without", "cat"), "one word of: the dog .* 'cat'"),
+        ("True", each("02.without", True), "it should be one word of: .* it is True"),
+        ("one open", but("02.without", **{"the dog, without attention": ...}), "still open"),
+        ("always equal", each("02.without", Yes()), "it is of type Yes"),
+    ],
     "02.one_step": [
         (
             "its own token not",
@@ -235,7 +329,7 @@ WRONG = {
         ),
         (
             "its value",
-            {"row 0": [], "row 5": ["V", "O", "S"]},
+            {"row 0": [], "row 5": ["V", "O", "A"]},
             f"“row 5”: you name the row of V, {STAYED}",
         ),
         (
@@ -255,12 +349,12 @@ WRONG = {
         ),
         (
             "the weights stay",
-            {"row 0": [], "row 5": ["scores", "O", "S", "H", "hidden", "F", "Y"]},
+            {"row 0": [], "row 5": ["scores", "O", "A", "M", "hidden", "F", "Y"]},
             f"“row 5”: you leave out the row of weights, {MOVED}",
         ),
         (
             "the FFN undoes it",
-            {"row 0": [], "row 5": ["scores", "weights", "O", "S", "H"]},
+            {"row 0": [], "row 5": ["scores", "weights", "O", "A", "M"]},
             f"“row 5”: you leave out the row of hidden, {MOVED}",
         ),
         (
@@ -270,8 +364,8 @@ WRONG = {
         ),
         (
             "attention's own alone",
-            {"row 0": [], "row 5": ["scores", "weights", "O", "S"]},
-            f"“row 5”: you leave out the row of H, {MOVED}",
+            {"row 0": [], "row 5": ["scores", "weights", "O", "A"]},
+            f"“row 5”: you leave out the row of M, {MOVED}",
         ),
         (
             "one string",
@@ -282,6 +376,11 @@ WRONG = {
             "a name that is none",
             but("02.intermediates", **{"row 5": ["alpha"]}),
             "it holds 'alpha'",
+        ),
+        (
+            "the letters of other books",
+            {"row 0": [], "row 5": ["scores", "weights", "O", "S", "H", "hidden", "F", "Y"]},
+            "“row 5”: it should hold some of X, Q, .*, A, M, hidden, F, Y; it holds 'S'",
         ),
         (
             "disguised",

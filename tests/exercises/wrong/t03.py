@@ -74,7 +74,7 @@ HEALTHY = {
         ("ffn_adds_nothing", r"largest number that the FFN step adds is 0\.42"),
         ("ffn_is_linear", r"moves f by up to 0\.000"),
         ("ffn_mixes_positions", r"moves other positions by at most 0\.000"),
-        ("residual_missing", r"should be H, is off by at most 0\.000"),
+        ("residual_missing", r"should be M, is off by at most 0\.000"),
     ],
     "03.patient_2": [
         ("no_left_context", "5 of the 5 tokens"),
