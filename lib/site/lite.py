@@ -21,9 +21,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from lib import notebooks
+from lib.engine.gguf import find_model
 from lib.errors import CourseError
 from lib.site import copies, wheels
 from lib.site.launchable import launchable
+from lib.wasm import build
+from lib.wasm import model as browser_model
 
 KERNEL = "@jupyterlite/pyodide-kernel-extension:kernel"
 PACKAGES = ("micropip", "numpy", "matplotlib", "ipython", "jedi")  # of Pyodide
@@ -45,6 +48,7 @@ def build_lite(
     progress: Callable[[str], object] = lambda line: None,
     root: Path | None = None,
     home: str = "",
+    model: bool = True,
 ) -> Path:
     """Build JupyterLite with the course.
 
@@ -61,6 +65,9 @@ def build_lite(
         The folder of the course.
     home : str
         Where the logo leads, relative to `out`: the site around it, if there is one.
+    model : bool
+        Whether the real model lies beside the pages, and the engine's kernels run it there. Where
+        the kernels can't be compiled, the pages are built without, and `progress` says why.
 
     Returns
     -------
@@ -80,22 +87,26 @@ def build_lite(
         check_pyodide(pyodide)
     with tempfile.TemporaryDirectory(prefix="course-lite-") as scratch:
         folder = Path(scratch).resolve()
+        progress("kernels")
+        kernels = _kernels(folder, progress) if model else None
         progress("notebooks")
-        copies.copy_all(list(launchable(root)), root, folder / "contents")
+        copies.copy_all(list(launchable(root)), root, folder / "contents", kernels is not None)
         progress("wheels")
-        packed = _wheels(folder)
+        packed = _wheels(folder, kernels)
         progress("JupyterLite")
         _configure(folder, packed, pyodide)
         _run_jupyterlite(folder)
         progress("pages")
         _add_scripts(folder / "out", pyodide, home)
+        if kernels:
+            browser_model.split(find_model(), folder / "out" / "model")
         shutil.rmtree(out, ignore_errors=True)
         out.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(folder / "out", out)
     return out
 
 
-STEPS = 4  # how often `build_lite` calls `progress`
+STEPS = 5  # how often `build_lite` calls `progress`
 
 
 # --- what is given -------------------------------------------------------------------------------
@@ -171,9 +182,20 @@ def out_of_reach(address: str, seconds: float = 5) -> str:
 # --- the steps -----------------------------------------------------------------------------------
 
 
-def _wheels(home: Path) -> list[str]:
+def _kernels(folder: Path, progress) -> Path | None:
+    """Return a folder with the engine's kernels for a browser, or None, said why."""
+    try:
+        find_model()
+        build.build(folder / "kernels")
+    except CourseError as error:
+        progress(f"without the real model: {error}")
+        return None
+    return folder / "kernels"
+
+
+def _wheels(home: Path, kernels: Path | None) -> list[str]:
     """Pack the wheels; return where they will lie, seen from the root of the site."""
-    packed = wheels.pack_all(home / "packed")
+    packed = wheels.pack_all(home / "packed", kernels)
     # A folder of another name for other wheels: no browser keeps old ones.
     place = Path("files-of-python") / wheels.digest(packed)
     (home / place.parent).mkdir()
