@@ -29,11 +29,6 @@ def is_browser():
     return BROWSER
 
 
-def reason(error):
-    """Return why the model is not there."""
-    return str(error)
-
-
 @functools.cache
 def real_model():
     """Return the real model, read once a process.

@@ -48,7 +48,7 @@ def build_lite(
     progress: Callable[[str], object] = lambda line: None,
     root: Path | None = None,
     home: str = "",
-    model: bool = True,
+    kernels: Path | None = None,
 ) -> Path:
     """Build JupyterLite with the course.
 
@@ -65,9 +65,8 @@ def build_lite(
         The folder of the course.
     home : str
         Where the logo leads, relative to `out`: the site around it, if there is one.
-    model : bool
-        Whether the real model lies beside the pages, and the engine's kernels run it there. Where
-        the kernels can't be compiled, the pages are built without, and `progress` says why.
+    kernels : Path, optional
+        What `make_kernels` returned: the real model then lies beside the pages and runs there.
 
     Returns
     -------
@@ -87,8 +86,6 @@ def build_lite(
         check_pyodide(pyodide)
     with tempfile.TemporaryDirectory(prefix="course-lite-") as scratch:
         folder = Path(scratch).resolve()
-        progress("kernels")
-        kernels = _kernels(folder, progress) if model else None
         progress("notebooks")
         copies.copy_all(list(launchable(root)), root, folder / "contents", kernels is not None)
         progress("wheels")
@@ -106,7 +103,7 @@ def build_lite(
     return out
 
 
-STEPS = 5  # how often `build_lite` calls `progress`
+STEPS = 4  # how often `build_lite` calls `progress`
 
 
 # --- what is given -------------------------------------------------------------------------------
@@ -179,18 +176,25 @@ def out_of_reach(address: str, seconds: float = 5) -> str:
         return str(getattr(error, "reason", error))
 
 
-# --- the steps -----------------------------------------------------------------------------------
+def make_kernels(folder: Path, say: Callable[[str], object]) -> Path | None:
+    """Compile the engine for a browser into a folder, where the model is here to lie beside it.
 
-
-def _kernels(folder: Path, progress) -> Path | None:
-    """Return a folder with the engine's kernels for a browser, or None, said why."""
+    Returns
+    -------
+    Path or None
+        The folder. None if the model is missing, or the compiler is or has changed: ``say`` is
+        then told why, and cells that need the model say that they need an installation.
+    """
     try:
         find_model()
-        build.build(folder / "kernels")
+        build.build(folder)
     except CourseError as error:
-        progress(f"without the real model: {error}")
+        say(f"The browser edition is built without the real model: {error}")
         return None
-    return folder / "kernels"
+    return folder
+
+
+# --- the steps -----------------------------------------------------------------------------------
 
 
 def _wheels(home: Path, kernels: Path | None) -> list[str]:
