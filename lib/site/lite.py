@@ -34,6 +34,7 @@ PYODIDE_FILES = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_s
 LOCK = "pyodide-lock.json"
 MARKER = "jupyter-lite.json"  # what every JupyterLite folder has
 STATIC = Path(__file__).parent / "static"
+SPEAKER = "speak"  # a page in which the real model writes, where it lies beside the site
 # From the script that runs Pyodide to the root of the folder; wheels are found from there.
 _FROM_WORKER = "../../../.."
 REMEDY = {
@@ -97,6 +98,7 @@ def build_lite(
         _add_scripts(folder / "out", pyodide, home)
         if kernels:
             browser_model.split(find_model(), folder / "out" / "model")
+            _add_speaker(folder / "out", pyodide, packed)
         shutil.rmtree(out, ignore_errors=True)
         out.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(folder / "out", out)
@@ -265,6 +267,16 @@ def _add_scripts(out: Path, pyodide: Path | None, home: str) -> None:
             shutil.copy(STATIC / name, out / name)
         text = page.read_text(encoding="utf-8").replace("<head>", f"<head>{tags}", 1)
         page.write_text(text, encoding="utf-8", newline="\n")
+
+
+def _add_speaker(out: Path, pyodide: Path | None, packed: list[str]) -> None:
+    """Add the page in which the real model writes on what a visitor types."""
+    shutil.copytree(STATIC / SPEAKER, out / SPEAKER)
+    worker = out / SPEAKER / "worker.mjs"
+    (wheel,) = (name for name in packed if Path(name).name.startswith(wheels.COURSE_FILE))
+    address = public_address() if pyodide is None else "../static/pyodide/pyodide.mjs"
+    text = worker.read_text(encoding="utf-8").replace("@WHEEL@", f"../{wheel}")
+    worker.write_text(text.replace("@PYODIDE@", address), encoding="utf-8", newline="\n")
 
 
 # --- serving -------------------------------------------------------------------------------------

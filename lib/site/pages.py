@@ -139,13 +139,21 @@ def _launch(course: Course, model: bool) -> dict[str, tuple[str, str]]:
     }
 
 
+def _front_buttons(launch: dict[str, tuple[str, str]]) -> dict[str, str]:
+    """Return what the front page runs in the browser: words, and where they lead."""
+    buttons = {}
+    if any(word == launchable.MODEL for _, word in launch.values()):
+        buttons["Type a sentence: the model writes on"] = f"{LITE}/{lite.SPEAKER}/index.html"
+    first = next((address for page, (address, _) in launch.items() if "/01_" in page), "")
+    return buttons | ({"Run chapter 1 in the browser": first} if first else {})
+
+
 def _build_pages(
     course: Course, workshop: Path, launch: dict[str, tuple[str, str]], progress: Progress
 ) -> None:
     """Lay out the sources and let Sphinx make pages of them."""
     sources = workshop / "sources"
-    first = next((address for page, (address, _) in launch.items() if "/01_" in page), "")
-    lay_out(course, sources, first)
+    lay_out(course, sources, _front_buttons(launch))
     static = workshop / "static" / "mathjax"
     for part in MATHJAX_PARTS:
         _copy(mathjax_folder() / part, static / part)

@@ -16,6 +16,7 @@ import lib
 from lib.errors import CourseError
 
 COURSE = "left-context"
+COURSE_FILE = "left_context-"  # how the name of its wheel begins
 # What the chapters import that Pyodide does not bring; each after what it needs.
 NEEDED = ("typing-extensions", "comm", "jupyterlab-widgets", "ipywidgets", "psygnal", "anywidget")
 NEEDED += ("markupsafe", "jinja2")

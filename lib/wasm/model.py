@@ -103,8 +103,13 @@ def _part(get, name, digest, before, total):
     )
 
 
-def in_browser() -> Path:
-    """Return the model's file, fetched if it is not here yet, with a line that tells how far.
+def in_browser(progress=None) -> Path:
+    """Return the model's file, fetched if it is not here yet.
+
+    Parameters
+    ----------
+    progress : callable, optional
+        As for `join`; by default a line in the output of a notebook's cell.
 
     Raises
     ------
@@ -117,8 +122,9 @@ def in_browser() -> Path:
         raise ModelError("there is no browser here that could fetch the model") from None
     if not hasattr(js, "XMLHttpRequest"):
         raise ModelError("there is no browser here that could fetch the model")
-    root = str(js.self.location.href).split("/extensions/")[0]
-    return join(lambda name: _get(js, f"{root}/model/{name}"), progress=_Line().show)
+    here = str(js.self.location.href).split("/extensions/")[0]  # of JupyterLite's kernel
+    root = getattr(js.self, "leftContextRoot", here)
+    return join(lambda name: _get(js, f"{root}/model/{name}"), progress=progress or _Line().show)
 
 
 def _get(js, address):
