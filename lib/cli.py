@@ -18,6 +18,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -873,8 +874,10 @@ def lite(
 
     _say_if_no_pyodide(pyodide)
     with site.server(out, port) if serve else nullcontext() as server:  # a taken port shows first
-        with _progress(site.STEPS) as bar:
-            site.build_lite(out, pyodide, lambda words: (bar.begin(words), bar.advance()))
+        with tempfile.TemporaryDirectory() as room, _progress(site.STEPS) as bar:
+            kernels = site.make_kernels(Path(room), _say_error)
+            step = lambda words: (bar.begin(words), bar.advance())  # noqa: E731
+            site.build_lite(out, pyodide, step, kernels=kernels)
         print(f"built: {_short(out)}")
         if server is not None:
             address = f"http://127.0.0.1:{server.server_port}/tree/index.html?path=notebooks"
@@ -915,7 +918,7 @@ def site(
     pages.check_installed()
     _say_if_no_pyodide(pyodide)
     with _progress(0) as bar:
-        progress = pages.Progress(bar.of, bar.begin, bar.advance)
+        progress = pages.Progress(bar.of, bar.begin, bar.advance, _say_error)
         front = pages.build_site(notebooks.find_root(), out, pyodide, repository, progress)
     print(f"built: {_short(front)}")
     look = f"python -m http.server --bind 127.0.0.1 --directory {_short(out)}"

@@ -281,7 +281,6 @@ def _notebooks() -> Finding:
 
 
 def _model() -> Finding:
-    from lib.lab import installed
 
     try:
         from lib.engine import gguf
@@ -289,7 +288,7 @@ def _model() -> Finding:
         path: Path = gguf.find_model()
     except CourseError as error:
         status = NOTE if _in_browser() else MISSING
-        return Finding("Model", status, "not found", installed.reason(error))
+        return Finding("Model", status, "not found", str(error))
     except ImportError as error:
         return Finding("Model", NOTE, f"not examined: {error}")
     size = f"{path.stat().st_size / 1e6:.0f} MB"

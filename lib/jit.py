@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from lib.wasm.call import compiled
+
 numba: Any  # a module, or None
 try:
     import numba
@@ -24,6 +26,7 @@ except (ImportError, OSError):  # missing, or not fit for this NumPy or this sys
     numba = None
 
 NUMBA = numba is not None
+TARGET = None  # "wasm32" where `lib.wasm.build` compiles for a browser
 COMPILES = NUMBA and not numba.config.DISABLE_JIT  # which NUMBA_DISABLE_JIT=1 sets
 
 # What the compiler may assume about float arithmetic. Sums may be reordered ("reassoc") and
@@ -57,7 +60,7 @@ if NUMBA:
 def kernel(function):
     """Compile a function over arrays and scalars at its first call, and keep the result on disk."""
     if not NUMBA:
-        return function
+        return compiled(function)
     return _compile(numba.njit, function, error_model="numpy", fastmath=FLOAT_RULES)
 
 
@@ -68,7 +71,7 @@ def vector_kernel(function):
     lets other Python threads run meanwhile.
     """
     if not NUMBA:
-        return function
+        return compiled(function)
     return _compile(numba.njit, function, error_model="numpy", nogil=True)
 
 

@@ -5,9 +5,11 @@ cut into pieces, each piece is written as its UTF-8 bytes, and neighbours are me
 of the file's list. The package `tokenizers` does the work; this module tells it what the file says.
 """
 
+import importlib.util
 import warnings
 
 from lib.engine.gguf import GGUF, shown
+from lib.engine.merges import Encoder
 from lib.engine.vocabulary import (
     CONTROL,
     UNKNOWN,
@@ -32,6 +34,8 @@ PIECES = {
     "llama-bpe": [_LLAMA3],
 }
 
+HAS_TOKENIZERS = importlib.util.find_spec("tokenizers") is not None
+
 
 def build_bpe(file: GGUF, vocabulary: Vocabulary) -> Coder:
     """Build the tokenizer of a file whose `tokenizer.ggml.model` is ``gpt2``.
@@ -42,32 +46,47 @@ def build_bpe(file: GGUF, vocabulary: Vocabulary) -> Coder:
         If the file names an unknown way to cut a text into pieces, or merges that don't fit its
         tokens.
     """
-    import tokenizers
-    from tokenizers import Regex, models, pre_tokenizers
-
     name = _pieces_name(file)
     ids = {text: token for token, text in enumerate(vocabulary.tokens)}
     merges = _merges(file, ids)
     # Llama 3 takes a piece that is a token as it stands, whatever the merges say, and llama.cpp
     # adds its first token where the file is silent.
     llama3 = name == "llama-bpe"
-    try:
-        model = models.BPE(vocab=ids, merges=merges, ignore_merges=llama3)
-    except Exception as error:  # `tokenizers` raises bare Exceptions
-        raise ModelError(f"The merges of {file.path} don't fit its tokens: {error}") from None
-    encoder = tokenizers.Tokenizer(model)
-    encoder.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in PIECES[name]]
-        + [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
-    )
-    add_special_tokens(encoder, vocabulary)
+    make = _encoder if HAS_TOKENIZERS else _plain_encoder
     as_text = set(vocabulary.of_type(CONTROL, UNKNOWN, USER_DEFINED))
     return Coder(
-        encoder=encoder,
+        encoder=make(file, vocabulary, ids, merges, PIECES[name], llama3),
         bytes_of=[_spell(text, t in as_text) for t, text in enumerate(vocabulary.tokens)],
         lost=frozenset(byte for text, byte in _BYTE_OF.items() if text not in ids),
         adds_bos=llama3,
     )
+
+
+def _encoder(file, vocabulary, ids, merges, patterns, whole):
+    """Return the encoder of the package `tokenizers`."""
+    import tokenizers
+    from tokenizers import Regex, models, pre_tokenizers
+
+    try:
+        model = models.BPE(vocab=ids, merges=merges, ignore_merges=whole)
+    except Exception as error:  # `tokenizers` raises bare Exceptions
+        raise ModelError(f"The merges of {file.path} don't fit its tokens: {error}") from None
+    encoder = tokenizers.Tokenizer(model)
+    encoder.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in patterns]
+        + [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+    add_special_tokens(encoder, vocabulary)
+    return encoder
+
+
+def _plain_encoder(file, vocabulary, ids, merges, patterns, whole):
+    """Return the course's own encoder, for Python in a browser."""
+    ranks = {pair: k for k, pair in enumerate(merges)}
+    spelling = {byte: text for text, byte in _BYTE_OF.items()}
+    named = lambda *types: {vocabulary.tokens[t]: t for t in vocabulary.of_type(*types)}  # noqa: E731
+    control, defined = named(CONTROL, UNKNOWN), named(USER_DEFINED)
+    return Encoder(ids, ranks, patterns, spelling, whole, control, defined)
 
 
 def _merges(file: GGUF, ids: dict[str, int]) -> list[tuple[str, str]]:

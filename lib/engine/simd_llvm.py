@@ -329,11 +329,35 @@ def _four_products(b, acc, unsigned, signed):
     if BYTE_DOT == "avx2":
         sums = lambda x, y: _pair_sums(b, _pair_products(b, x, y))  # noqa: E731
         return b.add(acc, _in_parts(b, 2, sums, unsigned, signed))
+    if BYTE_DOT == "simd128":
+        return _in_parts(b, 4, lambda *v: _wasm_dot(b, *v), acc, unsigned, signed)
     wide = ir.VectorType(SHORT, 64)
     products = b.mul(b.zext(unsigned, wide), b.sext(signed, wide))
     for k in range(4):
         acc = b.add(acc, b.sext(_pick(b, products, range(k, 64, 4)), I32.llvm))
     return acc
+
+
+def _wasm_dot(b, acc, unsigned, signed):
+    """WebAssembly: 16 bytes each -> 4 sums, by products of 16-bit numbers that add in pairs."""
+    wide = ir.VectorType(SHORT, 8)
+    pairs = [
+        # The name is that of this processor's own while its compiler runs; `lib.wasm.build` puts
+        # in the instruction's, i32x4.dot_i16x8_s.
+        _call(
+            b,
+            "wasm_dot",
+            _ints(4),
+            b.zext(_pick(b, unsigned, k), wide),
+            b.sext(_pick(b, signed, k), wide),
+        )
+        for k in (range(8), range(8, 16))
+    ]
+    even, odd = (
+        b.shuffle_vector(*pairs, ir.Constant(_ints(4), list(range(first, 8, 2))))
+        for first in (0, 1)
+    )
+    return b.add(acc, b.add(even, odd))
 
 
 def _vnni(b, name, parts, acc, *pair):

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from lib.errors import CourseError
+from lib.wasm import BROWSER
 
 
 class Team:
@@ -32,8 +33,8 @@ class Team:
     """
 
     def __init__(self, threads: int | None = None):
-        if threads is None:
-            threads = min(usable_processors(), 8)
+        if threads is None or BROWSER:
+            threads = 1 if BROWSER else min(usable_processors(), 8)
         if type(threads) is not int or threads < 1:
             raise CourseError(f"threads should be a whole number of at least 1; it is {threads!r}")
         self.threads = threads
@@ -67,7 +68,27 @@ class Team:
         """Start the other threads; in a forked process anew, since threads don't survive a fork."""
         if self._process != os.getpid():
             self._process = os.getpid()
-            self._pool = ThreadPoolExecutor(max(1, self.threads - 1), "engine")
+            self._pool = Pool(max(1, self.threads - 1), "engine")
+
+
+class Alone:
+    """In the place of a pool of threads where none can be started, in a browser."""
+
+    def __init__(self, *_):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def map(self, function, things):
+        """Call the function for one thing after the other."""
+        return map(function, things)
+
+
+Pool = Alone if BROWSER else ThreadPoolExecutor
 
 
 def usable_processors() -> int:

@@ -8,9 +8,9 @@ they run where the course is installed, and say in a line that they need that wh
 """
 
 import functools
-import sys
 
 from lib.errors import ModelError
+from lib.wasm import BROWSER
 
 MARK = "%%installed"
 HOW = "the course on your own machine, `pip install uv && uv run course lab`"
@@ -26,12 +26,7 @@ class NoModel(ModelError):
 
 def is_browser():
     """Tell whether this Python runs in a browser, where nothing can be compiled or installed."""
-    return sys.platform == "emscripten"
-
-
-def reason(error):
-    """Return why the model is not there: in a browser, more than that it is not installed."""
-    return f"a browser does not hold the real model; it needs {HOW}" if is_browser() else str(error)
+    return BROWSER
 
 
 @functools.cache
@@ -48,7 +43,7 @@ def real_model():
     try:
         return load_model()
     except ModelError as mistake:
-        raise NoModel(reason(mistake)) from None
+        raise NoModel(str(mistake)) from None
 
 
 def load_ipython_extension(shell):

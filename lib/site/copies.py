@@ -1,6 +1,7 @@
 """The notebooks as they open in a browser: what cannot run there says so in a line.
 
-Cells with the tag `needs-installation` begin with ``%%installed`` in the copy, and a cell above
+Cells with the tag `needs-installation`, and where the site has no model beside it also those with
+`needs-model`, begin with ``%%installed`` in the copy, and a cell above
 teaches IPython that word. What such a cell gave where the course is installed stands below it as
 text, so that running it there wipes nothing. Everything else is as in the course.
 """
@@ -20,7 +21,7 @@ from lib.lab.installed import MARK, load_ipython_extension
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-TAG = "needs-installation"
+TAG, MODEL_TAG = "needs-installation", "needs-model"
 OPENING = (
     f"# Cells that begin with {MARK} need the course on your own machine; here they say so.\n"
     "# To get this notebook back as it was: delete it in the list of files, and load the page.\n"
@@ -29,18 +30,21 @@ OPENING = (
 KEPT = "*What the cell above gives where the course is installed:*"
 
 
-def needs_installation(cell: NotebookNode) -> bool:
-    """Tell whether a cell needs the real model or compiled code."""
-    return cell.cell_type == "code" and TAG in cell.metadata.get("tags", [])
+def needs_installation(cell: NotebookNode, model: bool = False) -> bool:
+    """Tell whether a cell needs more than a browser has: with the real model beside the site."""
+    needs = {TAG} if model else {TAG, MODEL_TAG}
+    return cell.cell_type == "code" and not needs.isdisjoint(cell.metadata.get("tags", []))
 
 
-def for_browser(notebook: NotebookNode) -> NotebookNode:
+def for_browser(notebook: NotebookNode, model: bool = False) -> NotebookNode:
     """Return the copy of a notebook for the browser.
 
     Parameters
     ----------
     notebook : NotebookNode
         A chapter or an exercise; it is not changed.
+    model : bool
+        Whether the site has the real model beside it, and kernels that run it.
 
     Raises
     ------
@@ -50,7 +54,7 @@ def for_browser(notebook: NotebookNode) -> NotebookNode:
     import nbformat
 
     made = copy.deepcopy(notebook)
-    marked = [cell for cell in made.cells if needs_installation(cell)]
+    marked = [cell for cell in made.cells if needs_installation(cell, model)]
     for cell in marked:
         if "nbgrader" in cell.metadata:
             raise CourseError(f"cell {cell.id} is graded, so it should not have the tag {TAG}")
@@ -92,7 +96,7 @@ def _kept(cell: NotebookNode) -> NotebookNode:
 _NO_BRACKETS = str.maketrans("[]", "()")
 
 
-def copy_all(paths: list[Path], root: Path, folder: Path) -> None:
+def copy_all(paths: list[Path], root: Path, folder: Path, model: bool = False) -> None:
     """Write the copies of notebooks into a folder, each at its place in the course.
 
     Raises
@@ -103,6 +107,6 @@ def copy_all(paths: list[Path], root: Path, folder: Path) -> None:
     for path in paths:
         target = folder / path.relative_to(root)
         target.parent.mkdir(parents=True, exist_ok=True)
-        made = for_browser(notebooks.read_notebook(path))
+        made = for_browser(notebooks.read_notebook(path), model)
         # Each source as one string: JupyterLite takes lists of lines for something else.
         target.write_text(json.dumps(made, ensure_ascii=False), encoding="utf-8", newline="\n")

@@ -14,7 +14,8 @@ AFTER_THE_THEME = 900
 ABOUT = "Nothing is installed; some 40 MB are fetched once, and your work stays in this browser"
 EXTENTS = {
     "all": "All of it runs there.",
-    "part": "Cells that need the real model or compiled code say so there, above what they gave.",
+    "model": "All of it runs there; the real model, 98 MB, is fetched when a cell first needs it.",
+    "part": "Cells that need more than a browser has say so there, above what they gave.",
 }
 # `Cache` and `lib.layer.LayerWeights`, but neither `d` nor `H`.
 CLASS = re.compile(r"(\w+\.)*[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*")

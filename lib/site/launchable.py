@@ -1,4 +1,4 @@
-"""How far each notebook runs in a browser, where there is neither Numba nor the real model.
+"""How far each notebook runs in a browser, where there is no Numba, and no model unless fetched.
 
 A notebook says it in its own metadata: ``{"left_context": {"browser": "part"}}``.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 from lib import notebooks
 from lib.errors import CourseError
 
-ALL, PART, NONE = "all", "part", "none"
+ALL, MODEL, PART, NONE = "all", "model", "part", "none"
 
 
 def extent(path: Path) -> str:
@@ -25,8 +25,9 @@ def extent(path: Path) -> str:
     Returns
     -------
     str
-        ``"all"``: every cell does its work. ``"part"``: every cell runs, and those that need an
-        installation say so in a line. ``"none"``: it is not offered there; so are notebooks that
+        ``"all"``: every cell does its work. ``"model"``: every cell does, where the real model
+        lies beside the site. ``"part"``: every cell runs, and those that need an installation say
+        so in a line. ``"none"``: it is not offered there; so are notebooks that
         say nothing.
 
     Raises
@@ -39,26 +40,28 @@ def extent(path: Path) -> str:
         word = metadata.get("left_context", {}).get("browser", NONE)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise CourseError(f"{path} cannot be read as a notebook") from None
-    if word not in (ALL, PART, NONE):
+    if word not in (ALL, MODEL, PART, NONE):
         raise CourseError(
             f"{path.name}: left_context.browser in its metadata should be one of "
-            f"{ALL!r}, {PART!r} and {NONE!r}; it is {word!r}"
+            f"{ALL!r}, {MODEL!r}, {PART!r} and {NONE!r}; it is {word!r}"
         )
     return word
 
 
-def launchable(root: Path) -> dict[Path, str]:
+def launchable(root: Path, model: bool = True) -> dict[Path, str]:
     """Return the notebooks that run in a browser, and how far each does.
 
     Parameters
     ----------
     root : Path
         The folder of the course.
+    model : bool
+        Whether the real model lies beside the site.
 
     Returns
     -------
     dict of Path to str
-        Chapters, then exercises, in reading order; ``"all"`` or ``"part"`` for each.
+        Chapters, then exercises, in reading order; ``"all"``, ``"model"`` or ``"part"`` for each.
 
     Raises
     ------
@@ -68,7 +71,8 @@ def launchable(root: Path) -> dict[Path, str]:
     folders = (notebooks.FOLDER, notebooks.EXERCISES)
     paths = [path for folder in folders for path in notebooks.chapters(root, folder)]
     extents = {path: extent(path) for path in paths}
-    return {path: word for path, word in extents.items() if word != NONE}
+    without = {} if model else {MODEL: PART}
+    return {path: without.get(word, word) for path, word in extents.items() if word != NONE}
 
 
 def address(path: Path, root: Path) -> str:

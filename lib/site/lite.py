@@ -21,9 +21,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from lib import notebooks
+from lib.engine.gguf import find_model
 from lib.errors import CourseError
 from lib.site import copies, wheels
 from lib.site.launchable import launchable
+from lib.wasm import build
+from lib.wasm import model as browser_model
 
 KERNEL = "@jupyterlite/pyodide-kernel-extension:kernel"
 PACKAGES = ("micropip", "numpy", "matplotlib", "ipython", "jedi")  # of Pyodide
@@ -31,6 +34,7 @@ PYODIDE_FILES = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_s
 LOCK = "pyodide-lock.json"
 MARKER = "jupyter-lite.json"  # what every JupyterLite folder has
 STATIC = Path(__file__).parent / "static"
+SPEAKER = "speak"  # a page in which the real model writes, where it lies beside the site
 # From the script that runs Pyodide to the root of the folder; wheels are found from there.
 _FROM_WORKER = "../../../.."
 REMEDY = {
@@ -45,6 +49,7 @@ def build_lite(
     progress: Callable[[str], object] = lambda line: None,
     root: Path | None = None,
     home: str = "",
+    kernels: Path | None = None,
 ) -> Path:
     """Build JupyterLite with the course.
 
@@ -61,6 +66,8 @@ def build_lite(
         The folder of the course.
     home : str
         Where the logo leads, relative to `out`: the site around it, if there is one.
+    kernels : Path, optional
+        What `make_kernels` returned: the real model then lies beside the pages and runs there.
 
     Returns
     -------
@@ -81,14 +88,17 @@ def build_lite(
     with tempfile.TemporaryDirectory(prefix="course-lite-") as scratch:
         folder = Path(scratch).resolve()
         progress("notebooks")
-        copies.copy_all(list(launchable(root)), root, folder / "contents")
+        copies.copy_all(list(launchable(root)), root, folder / "contents", kernels is not None)
         progress("wheels")
-        packed = _wheels(folder)
+        packed = _wheels(folder, kernels)
         progress("JupyterLite")
         _configure(folder, packed, pyodide)
         _run_jupyterlite(folder)
         progress("pages")
         _add_scripts(folder / "out", pyodide, home)
+        if kernels:
+            browser_model.split(find_model(), folder / "out" / "model")
+            _add_speaker(folder / "out", pyodide, packed)
         shutil.rmtree(out, ignore_errors=True)
         out.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(folder / "out", out)
@@ -168,12 +178,30 @@ def out_of_reach(address: str, seconds: float = 5) -> str:
         return str(getattr(error, "reason", error))
 
 
+def make_kernels(folder: Path, say: Callable[[str], object]) -> Path | None:
+    """Compile the engine for a browser into a folder, where the model is here to lie beside it.
+
+    Returns
+    -------
+    Path or None
+        The folder. None if the model is missing, or the compiler is or has changed: ``say`` is
+        then told why, and cells that need the model say that they need an installation.
+    """
+    try:
+        find_model()
+        build.build(folder)
+    except CourseError as error:
+        say(f"The browser edition is built without the real model: {error}")
+        return None
+    return folder
+
+
 # --- the steps -----------------------------------------------------------------------------------
 
 
-def _wheels(home: Path) -> list[str]:
+def _wheels(home: Path, kernels: Path | None) -> list[str]:
     """Pack the wheels; return where they will lie, seen from the root of the site."""
-    packed = wheels.pack_all(home / "packed")
+    packed = wheels.pack_all(home / "packed", kernels)
     # A folder of another name for other wheels: no browser keeps old ones.
     place = Path("files-of-python") / wheels.digest(packed)
     (home / place.parent).mkdir()
@@ -239,6 +267,16 @@ def _add_scripts(out: Path, pyodide: Path | None, home: str) -> None:
             shutil.copy(STATIC / name, out / name)
         text = page.read_text(encoding="utf-8").replace("<head>", f"<head>{tags}", 1)
         page.write_text(text, encoding="utf-8", newline="\n")
+
+
+def _add_speaker(out: Path, pyodide: Path | None, packed: list[str]) -> None:
+    """Add the page in which the real model writes on what a visitor types."""
+    shutil.copytree(STATIC / SPEAKER, out / SPEAKER)
+    worker = out / SPEAKER / "worker.mjs"
+    (wheel,) = (name for name in packed if Path(name).name.startswith(wheels.COURSE_FILE))
+    address = public_address() if pyodide is None else "../static/pyodide/pyodide.mjs"
+    text = worker.read_text(encoding="utf-8").replace("@WHEEL@", f"../{wheel}")
+    worker.write_text(text.replace("@PYODIDE@", address), encoding="utf-8", newline="\n")
 
 
 # --- serving -------------------------------------------------------------------------------------

@@ -37,11 +37,14 @@ class Progress:
         ``begin(words)`` is called when something else begins.
     advance : callable
         Called after each step.
+    say : callable
+        ``say(sentence)`` is called with what the builder should know.
     """
 
     total: Callable[[int], object] = lambda steps: None
     begin: Callable[[str], object] = lambda words: None
     advance: Callable[[], object] = lambda: None
+    say: Callable[[str], object] = lambda sentence: None
 
 
 def build_site(
@@ -91,13 +94,15 @@ def build_site(
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as workshop:
         site = Path(workshop, "site")
-        launch = _launch(course) if with_lite else {}
+        kernels = lite.make_kernels(Path(workshop, "kernels"), progress.say) if with_lite else None
+        launch = _launch(course, kernels is not None) if with_lite else {}
         _build_pages(course, Path(workshop), launch, progress)
         _add_notebooks(course, site)
         extras.cut_icons(site)
         extras.add(site, extras.address_of(course.repository))
         if with_lite:
-            lite.build_lite(site / LITE, pyodide, _step(progress), root, home="../index.html")
+            step = _step(progress)
+            lite.build_lite(site / LITE, pyodide, step, root, "../index.html", kernels)
         progress.begin("links")
         _refuse(links.faults(site, skip=(LITE,)))
         (site / MARKER).write_text("A site built by `course site`.\n", encoding="utf-8")
@@ -123,15 +128,24 @@ def check_folder(out: Path) -> None:
         raise CourseError(f"--out should be a folder; {out} is something else")
 
 
-def _launch(course: Course) -> dict[str, tuple[str, str]]:
+def _launch(course: Course, model: bool) -> dict[str, tuple[str, str]]:
     """Return for each page that runs in a browser where it opens there, and how far it runs."""
     return {
         path.relative_to(course.root).with_suffix("").as_posix(): (
             f"{LITE}/{launchable.address(path, course.root)}",
             word,
         )
-        for path, word in launchable.launchable(course.root).items()
+        for path, word in launchable.launchable(course.root, model).items()
     }
+
+
+def _front_buttons(launch: dict[str, tuple[str, str]]) -> dict[str, str]:
+    """Return what the front page runs in the browser: words, and where they lead."""
+    buttons = {}
+    if any(word == launchable.MODEL for _, word in launch.values()):
+        buttons["Type a sentence: the model writes on"] = f"{LITE}/{lite.SPEAKER}/index.html"
+    first = next((address for page, (address, _) in launch.items() if "/01_" in page), "")
+    return buttons | ({"Run chapter 1 in the browser": first} if first else {})
 
 
 def _build_pages(
@@ -139,8 +153,7 @@ def _build_pages(
 ) -> None:
     """Lay out the sources and let Sphinx make pages of them."""
     sources = workshop / "sources"
-    first = next((address for page, (address, _) in launch.items() if "/01_" in page), "")
-    lay_out(course, sources, first)
+    lay_out(course, sources, _front_buttons(launch))
     static = workshop / "static" / "mathjax"
     for part in MATHJAX_PARTS:
         _copy(mathjax_folder() / part, static / part)

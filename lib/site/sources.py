@@ -85,7 +85,7 @@ class Course:
         return [path.relative_to(self.root).as_posix() for path in paths]
 
 
-def lay_out(course: Course, folder: Path, launch: str = "") -> list[str]:
+def lay_out(course: Course, folder: Path, launch: dict[str, str] | None = None) -> list[str]:
     """Write the sources of all pages.
 
     Parameters
@@ -93,8 +93,9 @@ def lay_out(course: Course, folder: Path, launch: str = "") -> list[str]:
     course : Course
     folder : Path
         Where they go; it is made.
-    launch : str
-        Where the front page's button leads that runs a chapter in the browser; no button if empty.
+    launch : dict of str to str, optional
+        The front page's buttons that run something in the browser: their words and where they
+        lead.
 
     Returns
     -------
@@ -257,13 +258,13 @@ def _place(file: str, here: str, course: Course) -> str:
 # --- the README ----------------------------------------------------------------------------------
 
 
-def front_page(readme: str, launch: str = "", repository: str = "") -> str:
+def front_page(readme: str, launch: dict | None = None, repository: str = "") -> str:
     """Return the front page: what the README shows first, without what leads to the site.
 
     Parameters
     ----------
     readme : str
-    launch, repository : str
+    launch, repository
         As for `lay_out` and `Course`.
 
     Raises
@@ -293,10 +294,10 @@ def front_page(readme: str, launch: str = "", repository: str = "") -> str:
     )
 
 
-def _buttons(launch: str, repository: str) -> str:
+def _buttons(launch: dict[str, str] | None, repository: str) -> str:
     places = {
         "Begin with chapter 0": "notebooks/00_start_here.html",
-        "Run chapter 1 in the browser": launch,
+        **(launch or {}),
         "The repository": repository,
     }
     buttons = (

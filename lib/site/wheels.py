@@ -16,8 +16,10 @@ import lib
 from lib.errors import CourseError
 
 COURSE = "left-context"
+COURSE_FILE = "left_context-"  # how the name of its wheel begins
 # What the chapters import that Pyodide does not bring; each after what it needs.
 NEEDED = ("typing-extensions", "comm", "jupyterlab-widgets", "ipywidgets", "psygnal", "anywidget")
+NEEDED += ("markupsafe", "jinja2")
 _LEFT_OUT = {"__pycache__", "site", "grading"}  # of the course
 _COMPILED = (".so", ".pyd", ".pyc")
 _OF_THIS_MACHINE = {"WHEEL", "RECORD", "INSTALLER", "REQUESTED", "direct_url.json"}
@@ -25,13 +27,15 @@ _WHEEL = "Wheel-Version: 1.0\nGenerator: course\nRoot-Is-Purelib: true\nTag: py3
 _DATE = (2020, 1, 1, 0, 0, 0)  # the same files make the same bytes
 
 
-def pack_all(folder: Path) -> list[Path]:
+def pack_all(folder: Path, kernels: Path | None = None) -> list[Path]:
     """Write the wheels of the course and of what it needs in a browser.
 
     Parameters
     ----------
     folder : Path
         Made if it does not exist.
+    kernels : Path, optional
+        A folder with what `lib.wasm.build` made, to lie in the course's own wheel.
 
     Returns
     -------
@@ -44,7 +48,7 @@ def pack_all(folder: Path) -> list[Path]:
         A package is not installed.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    return [*(_pack(name, folder) for name in NEEDED), _pack_course(folder)]
+    return [*(_pack(name, folder) for name in NEEDED), _pack_course(folder, kernels)]
 
 
 def digest(paths: Iterable[Path]) -> str:
@@ -73,11 +77,13 @@ def _pack(name: str, folder: Path) -> Path:
     return _write(folder, name, package.version, contents)
 
 
-def _pack_course(folder: Path) -> Path:
+def _pack_course(folder: Path, kernels: Path | None) -> Path:
     home = Path(lib.__file__).parent
     files = [file.relative_to(home) for file in sorted(home.rglob("*")) if file.is_file()]
     kept = [file for file in files if not _LEFT_OUT & set(file.parts)]
     contents = {f"lib/{file.as_posix()}": (home / file).read_bytes() for file in kept}
+    for file in kernels.iterdir() if kernels else ():
+        contents[f"lib/wasm/{file.name}"] = file.read_bytes()
     about = f"Metadata-Version: 2.1\nName: {COURSE}\nVersion: {lib.__version__}\n"
     info = f"{_stem(COURSE, lib.__version__)}.dist-info"
     return _write(folder, COURSE, lib.__version__, {**contents, f"{info}/METADATA": about.encode()})

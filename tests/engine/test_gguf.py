@@ -189,3 +189,29 @@ def test_a_part_of_a_split_model_is_named_so(tiny, number, part):
     path = tiny(metadata={"split.no": number, "split.count": 3})
     with pytest.raises(ModelError, match=f"is {part} of a model that was split over 3 files"):
         load_model(path)
+
+
+@pytest.mark.parametrize("kind", ["Q4_0", "Q4_1", "Q8_0"])
+def test_blocks_hold_the_numbers_that_the_package_reads(kind):
+    """What is read in a browser, without the package `gguf`, is the same to the last bit."""
+    from gguf import GGMLQuantizationType
+    from gguf.quants import dequantize
+
+    from lib.engine import gguf as own
+
+    rng = np.random.default_rng(0)
+    numbers, size = own._SIZES[own._Type[kind]]
+    blocks = rng.integers(0, 256, (50, size), dtype=np.uint8)
+    scales = rng.standard_normal((50, 2)).astype("<f2").view(np.uint8)
+    blocks[:, :4] = scales if kind == "Q4_1" else np.hstack([scales[:, :2], blocks[:, 2:4]])
+    right = dequantize(blocks.reshape(1, -1), GGMLQuantizationType[kind]).reshape(-1, numbers)
+    np.testing.assert_array_equal(own._numbers(blocks.reshape(1, -1), own._Type[kind]), right)
+
+
+def test_the_model_is_read_alike_without_the_package(monkeypatch):
+    from lib.engine import gguf as own
+
+    name = "blk.3.attn_k.weight"
+    right = read_gguf(find_model()).tensors[name]
+    monkeypatch.setattr(own, "_types", lambda: (own._SIZES, own._Type))
+    np.testing.assert_array_equal(read_gguf(find_model()).tensors[name], right)

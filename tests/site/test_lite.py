@@ -90,7 +90,8 @@ class TestCommand:
         """What was built, with everything slow left out."""
         built = []
 
-        def build(out, pyodide, progress):
+        def build(out, pyodide, progress, kernels):
+            assert kernels is None
             built.append((out, pyodide))
             for k in range(lite.STEPS):
                 progress(f"step {k}")
@@ -100,6 +101,7 @@ class TestCommand:
 
         monkeypatch.setattr(lite, "check_installed", lambda: None)
         monkeypatch.setattr(lite, "public_address", lambda: "http://127.0.0.1:1/pyodide.mjs")
+        monkeypatch.setattr(lite, "make_kernels", lambda folder, say: None)
         monkeypatch.setattr(lite, "build_lite", build)
         monkeypatch.setattr("http.server.ThreadingHTTPServer.serve_forever", interrupted)
         return built
@@ -162,9 +164,18 @@ class TestCopies:
     def test_the_course_has_marked_cells_where_it_says_so(self, root):
         for path, word in launchable.launchable(root).items():
             cells = notebooks.read_notebook(path).cells
-            marked = any(map(copies.needs_installation, cells))
-            model = "00_" in path.name or marked  # chapter 00 says it by itself
-            assert model == (word == launchable.PART), path
+            whole = not any(copies.needs_installation(cell, model=True) for cell in cells)
+            alone = not any(map(copies.needs_installation, cells))
+            extent = launchable.ALL if alone else launchable.MODEL if whole else launchable.PART
+            if "00_" in path.name:  # it says by itself what is missing
+                extent = launchable.MODEL
+            assert word == extent, path
+
+    def test_a_cell_that_needs_the_model_runs_where_the_site_has_it(self):
+        cells = [new_code_cell("load()", metadata={"tags": [copies.MODEL_TAG]})]
+        notebook = new_notebook(cells=cells)
+        assert copies.for_browser(notebook, model=True) == notebook
+        assert copies.for_browser(notebook).cells[1].source == "%%installed\nload()"
 
 
 class TestMark:
@@ -173,7 +184,7 @@ class TestMark:
         installed.load_ipython_extension(shell)
         installed.load_ipython_extension(shell)
         (transform,) = shell.input_transformers_cleanup
-        monkeypatch.setattr("sys.platform", platform)
+        monkeypatch.setattr(installed, "BROWSER", platform == "emscripten")
         return "".join(transform(text.splitlines(keepends=True)))
 
     def test_a_marked_cell_is_not_run_in_a_browser(self, monkeypatch, capsys):
@@ -188,19 +199,13 @@ class TestMark:
     def test_other_cells_are_what_they_are(self, monkeypatch, platform, text):
         assert self.lines(text, monkeypatch, platform) == text
 
-    def test_why_there_is_no_model(self, monkeypatch):
-        error = CourseError("The model is not installed")
-        assert installed.reason(error) == "The model is not installed"
-        monkeypatch.setattr("sys.platform", "emscripten")
-        assert installed.reason(error).startswith("a browser does not hold the real model")
-
 
 class TestLaunchable:
     def put(self, path, metadata):
         path.write_text(json.dumps({"metadata": metadata}), encoding="utf-8")
         return path
 
-    @pytest.mark.parametrize("word", ["all", "part", "none"])
+    @pytest.mark.parametrize("word", ["all", "model", "part", "none"])
     def test_the_word_in_the_metadata(self, tmp_path, word):
         path = self.put(tmp_path / "a.ipynb", {"left_context": {"browser": word}})
         assert launchable.extent(path) == word

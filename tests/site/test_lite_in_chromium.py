@@ -161,3 +161,41 @@ def test_a_page_says_it_when_python_is_out_of_reach(browser, root, tmp_path, mon
         )
         page.screenshot(path=tmp_path / "out-of-reach.png")
         page.close()
+
+
+@pytest.fixture(scope="module")
+def speaker(pyodide, root, tmp_path_factory, context):
+    """Return the page in which the model writes, of a site with the model beside it."""
+    kernels = lite.make_kernels(tmp_path_factory.mktemp("kernels"), pytest.skip)
+    folder = tmp_path_factory.mktemp("speaks") / "lite"
+    lite.build_lite(folder, pyodide, root=root, kernels=kernels)
+    with served(folder) as address:
+        page = context.new_page()
+        page.goto(f"{address}/{lite.SPEAKER}/index.html")
+        yield page
+
+
+def written(page, prompt, seconds=120):
+    """Let the page write on a prompt; return its text and what it says."""
+    page.get_by_label("Begin a text:").fill(prompt)
+    page.get_by_role("button", name="Write on").click()
+    done = "!document.getElementById('write').disabled"
+    page.wait_for_function(done, timeout=1000 * seconds)
+    return page.locator("#text").inner_text(), page.get_by_role("status").inner_text()
+
+
+def test_a_visitor_s_sentence_is_written_on_by_the_real_model(speaker):
+    text, said = written(speaker, "The capital of France is")
+    assert text.startswith("The capital of France is Paris")
+    assert "a second in this page" in said
+    assert written(speaker, "")[1] == "It did not work: type a few words first"
+    assert written(speaker, "The opposite of hot is")[0].startswith("The opposite of hot is cold")
+
+
+def test_writing_stops_when_it_is_told_to(speaker):
+    speaker.get_by_label("Begin a text:").fill("Once upon a time")
+    speaker.get_by_role("button", name="Write on").click()
+    speaker.wait_for_function("document.getElementById('text').textContent.length > 40")
+    speaker.get_by_role("button", name="Stop").click()
+    speaker.wait_for_function("!document.getElementById('write').disabled")
+    assert int(speaker.get_by_role("status").inner_text().split()[0]) < 120

@@ -153,15 +153,15 @@ def test_a_repository_has_an_address(root, address):
 
 
 def test_the_front_page_takes_its_parts_from_the_readme():
-    page = sources.front_page(README, "lite/lab/index.html?path=x")
+    page = sources.front_page(README, {"Run it": "lite/lab/index.html?path=x"})
     order = ["What it is about", "stack.svg", "00_start", "lite/lab", "01_one", "course lab"]
     places = [page.index(part) for part in order]
     assert places == sorted(places)
     for absent in ("the site of this", "Not on the front page", "conda", "The repository"):
         assert absent not in page
-    assert "Run chapter" not in sources.front_page(README)
+    assert "Run it" not in sources.front_page(README)
     assert "copy of [the repository](https://h/o/n)" in sources.front_page(
-        README, "", "https://h/o/n"
+        README, {}, "https://h/o/n"
     )
 
 
