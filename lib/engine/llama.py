@@ -21,6 +21,7 @@ from lib.engine.config import (
     check_tokens,
     layer_shapes,
     open_model,
+    read_config,
     read_tokenizer,
 )
 from lib.engine.gguf import GGUF
@@ -167,7 +168,12 @@ class Llama:
     @classmethod
     def load(cls, path: str | Path | None = None) -> "Llama":
         """Read a model file; see `load_model`."""
-        file, config = open_model(path)
+        return cls.of(*open_model(path))
+
+    @classmethod
+    def of(cls, file: GGUF, config: LlamaConfig | None = None) -> "Llama":
+        """Return the model of a file that is open already; see `load_model`."""
+        config = read_config(file) if config is None else config
         tokenizer = read_tokenizer(file, config)
         embedding = read_weight(file, "token_embd.weight", (config.vocabulary, config.d))
         W_head = embedding.T
