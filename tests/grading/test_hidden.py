@@ -20,7 +20,7 @@ SEED = 5
 FILES = answer_files()
 TASKS = [
     task
-    for number in ("04", "05", "06", "07", "08")
+    for number in ("04", "05", "06", "07", "08", "09")
     for task in judging.tasks_of(number)
     if isinstance(course.owner(task), Building | Kernel)
 ]
