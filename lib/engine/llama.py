@@ -21,6 +21,7 @@ from lib.engine.config import (
     check_tokens,
     layer_shapes,
     open_model,
+    read_config,
     read_tokenizer,
 )
 from lib.engine.gguf import GGUF
@@ -106,11 +107,17 @@ class Parts:
         One head, ``attend(Q, K, V)``: (m, d_head), (n, d_head), (n, d_head) -> (m, d_head).
     attention, ffn : callable
         The two steps, with the parameters of `llama_attention` and `llama_ffn`.
+    layer : callable, optional
+        In the place of `llama_layer` and all that it calls, with its parameters.
+    head : callable, optional
+        In the place of norm and head: (d,) -> (vocabulary,), for one vector or several.
     """
 
     attend: Callable = attend_causal
     attention: Callable = llama_attention
     ffn: Callable = llama_ffn
+    layer: Callable | None = None
+    head: Callable | None = None
 
 
 def llama_layer(X, layer, config, parts=Parts()):  # (n, d), (LlamaWeights, LayerCache) -> (n, d)
@@ -167,7 +174,12 @@ class Llama:
     @classmethod
     def load(cls, path: str | Path | None = None) -> "Llama":
         """Read a model file; see `load_model`."""
-        file, config = open_model(path)
+        return cls.of(*open_model(path))
+
+    @classmethod
+    def of(cls, file: GGUF, config: LlamaConfig | None = None) -> "Llama":
+        """Return the model of a file that is open already; see `load_model`."""
+        config = read_config(file) if config is None else config
         tokenizer = read_tokenizer(file, config)
         embedding = read_weight(file, "token_embd.weight", (config.vocabulary, config.d))
         W_head = embedding.T
@@ -220,6 +232,8 @@ class Llama:
         Norm and head follow the last layer; after an earlier one they read off what the model
         would say if it stopped there.
         """
+        if self.parts.head:
+            return self.parts.head(X)
         return rms_norm(X, self.output_gain, self.config.eps) @ self.W_head
 
     def logits(
@@ -266,7 +280,7 @@ class Llama:
         cache.check_room(len(ids))
         cache.truncate(cache.n)  # drop what a pass left behind that was broken off midway
         layers = list(zip(self.layers, cache.layers, strict=True))
-        step = partial(llama_layer, config=self.config, parts=self.parts)
+        step = partial(self.parts.layer or llama_layer, config=self.config, parts=self.parts)
         return self.embedding[ids], layers, step
 
 

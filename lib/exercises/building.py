@@ -242,6 +242,8 @@ def _parts(value):
 
 
 def _close(got, want, tolerance):
+    if "U" in (got.dtype.kind, want.dtype.kind):  # text
+        return np.array_equal(got, want)
     size = max(1.0, np.abs(want).max(initial=0.0))
     return got.shape == want.shape and bool((np.abs(got - want) <= tolerance * size).all())
 
@@ -252,6 +254,10 @@ def _same(before, after):
         return np.array_equal(before, after)
     if isinstance(before, list):
         return len(before) == len(after) and all(map(_same, before, after))
+    if isinstance(before, dict):
+        return list(before) == list(after) and all(_same(before[key], after[key]) for key in before)
+    if isinstance(before, str):
+        return before == after
     if dataclasses.is_dataclass(before) and not isinstance(before, Given):
         return all(_same(value, vars(after)[name]) for name, value in vars(before).items())
     return True  # numbers, text and functions cannot be changed in place
@@ -279,6 +285,9 @@ def _remarks(got, want):
         if len(wrong) < len(want):
             rows = listed(map(str, wrong))
             yield f"Only row {rows} differs." if len(wrong) == 1 else f"Only rows {rows} differ."
+    elif want.ndim == 1 and want.size > 24:  # the middle of it is not shown
+        k = int((np.abs(got - want) > TOLERANCE).argmax())
+        yield f"The first that differs is number {k}: {want[k]:.3f} expected, {got[k]:.3f} came."
 
 
 def _ratio(got, want):
@@ -297,6 +306,11 @@ def _line(label, value):
         text = _array(value, label)
         wide = value.size > 24 or 0 in value.shape
         return f"{label}{text}" + (f"  shape {value.shape}" if wide else "")
+    if isinstance(value, str) or (isinstance(value, list) and value and type(value[0]) is str):
+        return f"{label}{brief(value)}"
+    if isinstance(value, dict):
+        inner = (f"{key}: {_size(part)}" for key, part in value.items())
+        return f"{label}{{{', '.join(inner)}}}"
     if isinstance(value, list):
         lines = [_array(np.asarray(v), label + "[") for v in value]
         return f"{label}[{', '.join(lines)}]"
@@ -305,6 +319,24 @@ def _line(label, value):
     if dataclasses.is_dataclass(value):
         return f"{label}{_weights(value)}"
     return f"{label}{value}"
+
+
+def brief(value):
+    """Return a text, or a list of texts, as Python writes it; the middle of a long list left out.
+
+    A list whose first 256 are the characters of bytes is told by what follows them.
+    """
+    if isinstance(value, list) and len(value) > 40:
+        rest = "" if len(value) == 256 else f", then {value[256:]!r}"
+        return f"{len(value)} texts, first those of the 256 bytes{rest}"
+    return repr(value)
+
+
+def _size(value):
+    """Return a number as it is, and of an array its shape and whether it is zero."""
+    if not isinstance(value, np.ndarray):
+        return f"{value}"
+    return f"{value.shape}" + ("" if value.any() else " of zeros")
 
 
 def _array(value, label):

@@ -14,6 +14,8 @@ from dataclasses import replace
 import numpy as np
 
 from lib import reference
+from lib.exercises import t08_read_a_model as t08
+from lib.exercises import t09_your_llama as t09
 from lib.exercises.building import Building, Given, Rung
 from lib.exercises.t06_build_the_stack import ADD, ALMOST_ONE, TIMES
 from lib.exercises.work import Kernel
@@ -267,6 +269,8 @@ ARGUMENTS: dict[str, tuple[Callable, ...]] = {
     "attend_one": _ONE_QUERY,
     "attend_all": (_last(), _last(), _last(_high), _last(_low), _last(_rising)),
     "attend_online": _ONE_QUERY,
+    **t08.HIDDEN,
+    **t09.HIDDEN,
 }
 
 

@@ -83,6 +83,8 @@ MODULES = {
     "05": "lib.exercises.t05_build_a_layer",
     "06": "lib.exercises.t06_build_the_stack",
     "07": "lib.exercises.t07_make_it_fast",
+    "08": "lib.exercises.t08_read_a_model",
+    "09": "lib.exercises.t09_your_llama",
 }
 
 

@@ -33,7 +33,7 @@ def source(number):
     return (ROOT / "tests/exercises/wrong" / f"t{number}.py").read_text(encoding="utf-8")
 
 
-@pytest.fixture(params=["04", "05", "06", "07"])
+@pytest.fixture(params=["04", "05", "06", "07", "08", "09"])
 def process(request, monkeypatch):
     if not confine.available():
         pytest.skip("nothing here confines a process")
@@ -86,7 +86,7 @@ def test_they_get_the_verdict_and_the_message_of_course_check(process, monkeypat
 
 
 def test_for_every_function_there_are_inputs_of_its_own():
-    for number in ("04", "05", "06", "07"):
+    for number in ("04", "05", "06", "07", "08", "09"):
         for task in tasks_of(number):
             owner = questions.owner(task)
             if isinstance(owner, verdicts.Building):
