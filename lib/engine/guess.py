@@ -20,10 +20,10 @@ import numpy as np
 from lib.arguments import is_whole
 from lib.errors import CourseError
 
-LONGEST_ENDING = 3  # words at the end of a text that are looked up
+LONGEST_ENDING = 5  # words at the end of a text that are looked up
 MOST_GUESSES = 15  # that are chosen for one pass
 COST_OF_A_GUESS = 0.25  # of a pass with one token: chapter 08 measures 2.7 passes for 8 tokens
-MEMORY = 0.2  # weight of the newest guess in the share that was right lately
+MEMORY = 0.1  # weight of the newest guess in the share that was right lately
 
 
 class PromptLookup:
@@ -73,7 +73,8 @@ class Widths:
     """
 
     def __init__(self):
-        self.shares = {length: 0.25 * length for length in range(1, LONGEST_ENDING + 1)}
+        lengths = range(1, LONGEST_ENDING + 1)
+        self.shares = {length: length / (length + 2) for length in lengths}  # until it is known
 
     def choose(self, match: int, most: int) -> int:
         """Return the width, 0 to `most`, at which a token is expected to cost least."""

@@ -35,7 +35,7 @@ def looked_up(text, width):
         ([1, 2, 3], 0, []),
         ([1, 2, 3, 1], 1, [2, 3, 1]),
         ([1, 2, 3, 1, 2, 4, 1, 2], 2, [4, 1, 2]),  # the latest of two places
-        ([5, 1, 2, 3, 9, 6, 1, 2, 3, 8, 5, 1, 2, 3], 3, [8, 5, 1]),  # 3 at most: [6 1 2 3] is later
+        ([7, 1, 2, 3, 4, 5, 9, 6, 1, 2, 3, 4, 5, 8, 7, 1, 2, 3, 4, 5], 5, [8, 7, 1]),  # 5 at most
         ([1, 2, 3, 9, 2, 3, 8, 1, 2, 3], 3, [9, 2, 3]),  # the longest ending before the latest
         ([4, 4], 1, [4, 4, 4]),  # runs into the end, and goes on
         ([1, 2, 1, 2], 2, [1, 2, 1]),
@@ -50,7 +50,7 @@ def test_lookup_equals_a_search_of_the_whole_text():
     for _ in range(100):
         text = rng.integers(0, 4, rng.integers(1, 30)).tolist()
         expected = (0, [])
-        for length in (3, 2, 1):
+        for length in (5, 4, 3, 2, 1):
             ends = [k for k in range(length, len(text)) if text[k - length : k] == text[-length:]]
             if ends and length < len(text):
                 period = text[ends[-1] :]
@@ -185,11 +185,11 @@ def test_the_width_follows_what_was_right_lately():
         widths.learn(2, [5, 6, 7], [5, 6, 7])
     assert widths.choose(2, 15) == 15
     assert widths.choose(2, 4) == 4
-    for _ in range(20):
+    for _ in range(40):
         widths.learn(2, [5, 6, 7], [9])
     assert widths.shares[2] < 0.02
     assert widths.choose(2, 15) == 0  # and it goes on learning from what it would have guessed
-    for _ in range(9):
+    for _ in range(20):
         widths.learn(2, [5], [5])
     assert widths.choose(2, 15) > 2
 
