@@ -217,23 +217,38 @@ def generate(
     """
     sampler = Sampler(temperature, top_k, top_p, min_p, penalty, constraint, seed)
     guesser = guess if guess is None or isinstance(guess, Guesser) else Guesser(guess)
-    context = model.config.context
-    _check_whole("n", n)
-    if len(prompt_tokens) == 0:
-        raise CourseError("prompt_tokens should hold at least one token; the prompt is empty")
     if when_full not in ("error", "slide"):
         raise CourseError(f"when_full should be error or slide; it is {when_full!r}")
-    if len(prompt_tokens) + (n if when_full == "error" else 0) > context:
-        raise CourseError(
-            f"the prompt and n more tokens should fit into the context of {context} tokens; "
-            f"the prompt has {len(prompt_tokens)} and n is {n}"
-        )
-    model.embed(prompt_tokens)  # names a token that the vocabulary lacks
+    check_prompt(model, prompt_tokens, n, when_full == "slide")
+    context = model.config.context
     if when_full == "slide" and n > 0 and context < 2 + len(_head(model, prompt_tokens)):
         raise CourseError(f"the context should have room to slide; it has {context} tokens in all")
     if cache is None:
         cache = model.new_cache(len(prompt_tokens) + int(n))
     return _steps(model, list(prompt_tokens), int(n), cache, sampler, guesser)
+
+
+def check_prompt(
+    model: "Llama", prompt_tokens: Sequence[int], n: int, may_slide: bool = False
+) -> None:
+    """Check that n tokens can follow a prompt.
+
+    Raises
+    ------
+    CourseError
+        If the prompt is empty or has a token that the vocabulary lacks, or the prompt and n more
+        tokens are longer than the context (when they may slide: the prompt alone).
+    """
+    _check_whole("n", n)
+    if len(prompt_tokens) == 0:
+        raise CourseError("prompt_tokens should hold at least one token; the prompt is empty")
+    context = model.config.context
+    if len(prompt_tokens) + (0 if may_slide else n) > context:
+        raise CourseError(
+            f"the prompt and n more tokens should fit into the context of {context} tokens; "
+            f"the prompt has {len(prompt_tokens)} and n is {n}"
+        )
+    model.embed(prompt_tokens)  # names a token that the vocabulary lacks
 
 
 def _head(model: "Llama", text: Sequence[int]) -> list[int]:
