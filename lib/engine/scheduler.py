@@ -75,6 +75,7 @@ class Scheduler:
         self.pages = model.new_pages()
         self.waiting: deque[Text] = deque()
         self.running: list[Text] = []
+        self._left: list[Text] = []  # done, with pages that those who join next may share
         self._added = 0
 
     def add(self, prompt: Sequence[int], n: int, sampler: Sampler | None = None) -> Text:
@@ -95,6 +96,7 @@ class Scheduler:
     def step(self) -> list[Text]:
         """Run one pass, and return the texts that are done with it."""
         self._join()
+        self._release()
         parts = [(text.tokens[text.cache.n :][: self.part], text.cache) for text in self.running]
         rows = self.model.logits_of_texts(parts)
         for text, logits in zip(self.running, rows, strict=True):
@@ -130,20 +132,27 @@ class Scheduler:
             self.running.append(text)
 
     def _most_alike(self, text: Text) -> tuple[Text | None, int]:
-        """Return the running text with the longest common beginning, and its length.
+        """Return the text with the longest common beginning, and its length.
 
         The last token of a prompt has to be read, for its logits.
         """
-        lengths = [common(text.tokens[:-1], other.tokens) for other in self.running]
+        others = self.running + self._left
+        lengths = [common(text.tokens[:-1], other.tokens) for other in others]
         longest = max(lengths, default=0)
-        return (self.running[lengths.index(longest)], longest) if longest else (None, 0)
+        return (others[lengths.index(longest)], longest) if longest else (None, 0)
 
     def _leave(self) -> list[Text]:
         done = [text for text in self.running if text.is_done]
         self.running = [text for text in self.running if not text.is_done]
-        for text in done:
-            text.cache.truncate(0)  # gives its pages back
+        self._left += done
+        if not self.waiting:
+            self._release()
         return done
+
+    def _release(self) -> None:
+        for text in self._left:
+            text.cache.truncate(0)  # gives its pages back
+        self._left = []
 
 
 def common(one: Sequence[int], other: Sequence[int]) -> int:
