@@ -6,7 +6,7 @@ The steps and their order are those of `llama_layer`. What changes:
   is the time to read them. The vectors that meet them are rounded to 8 bits too, each block of 32
   with a scale of its own, so that one product of whole numbers serves the block.
 - 16 rows of a matrix lie interleaved: a lane of a vector is a row, and no sum runs across lanes.
-- Weights unpacked for one token serve three more, when there are more (prefill). When there are
+- Weights unpacked for one token serve three more, when there are many (prefill). When there are
   not, the time is spent on waiting for memory, which gives four streams faster than one.
 - Softmax runs along the keys in blocks, with a running maximum (Milakov and Gimelshein 2018,
   section 3; Dao et al. 2022, section 3.1), so scores need no memory that grows with the text.
@@ -71,6 +71,7 @@ SMALLEST_TOP = np.float32(
 )  # a block of numbers below it counts as zeros: 127 / top has to be finite
 ROUNDS_BEFORE_GIVING_WAY = 5000  # of a thread that waits
 KEYS_AT_ONCE = 64  # keys that a query meets before the running maximum is brought up to date
+TOKENS_FOR_TILES, TOKENS_FOR_HEAD_TILES = 16, 8  # measured; the results are the same either way
 SCRATCH_ROWS = 5  # rows of value_width + KEYS_AT_ONCE that a thread needs for four queries
 # What is kept of each query, four numbers each: the largest score so far, the largest of these
 # keys too, what earlier sums shrink by, and the sum of weights.
@@ -282,12 +283,14 @@ def mix(scratch, p, values, row, pages, first, width, m, out, fades):
         b = load(scratch, out + width + i) * spread_at(scratch, fades + 1)
         c = load(scratch, out + 2 * width + i) * spread_at(scratch, fades + 2)
         d = load(scratch, out + 3 * width + i) * spread_at(scratch, fades + 3)
-        for j in range(m):
-            value = load(values, (row + 16 * pages[first + j // 16] + j % 16) * width + i)
-            a = fma(value, spread_at(scratch, p + j), a)
-            b = fma(value, spread_at(scratch, p + KEYS_AT_ONCE + j), b)
-            c = fma(value, spread_at(scratch, p + 2 * KEYS_AT_ONCE + j), c)
-            d = fma(value, spread_at(scratch, p + 3 * KEYS_AT_ONCE + j), d)
+        for block in range(0, m, 16):
+            v = (row + 16 * pages[first + block // 16] - block) * width + i
+            for j in range(block, min(block + 16, m)):
+                value = load(values, v + j * width)
+                a = fma(value, spread_at(scratch, p + j), a)
+                b = fma(value, spread_at(scratch, p + KEYS_AT_ONCE + j), b)
+                c = fma(value, spread_at(scratch, p + 2 * KEYS_AT_ONCE + j), c)
+                d = fma(value, spread_at(scratch, p + 3 * KEYS_AT_ONCE + j), d)
         store(scratch, out + i, a)
         store(scratch, out + width + i, b)
         store(scratch, out + 2 * width + i, c)
@@ -434,6 +437,29 @@ def bytes_head_1(arena, at, gap, blocks, rows, t, out, to, next_to, onto):
 
 
 @vector_kernel
+def bytes_head_4(arena, at, blocks, rows, t, out, to, width, onto, steps):
+    """The same for tokens t … t + 3: weights become floats once. `steps` is 8; see `nibbles_4`."""
+    i, step = t * rows.width, rows.width
+    acc_0, acc_1, acc_2, acc_3 = zeros(), zeros(), zeros(), zeros()
+    for _ in range(blocks):
+        sum_0, sum_1, sum_2, sum_3 = zeros(), zeros(), zeros(), zeros()
+        for v in range(steps):
+            w = load_bytes(arena, at + 32 + COLUMN * v)
+            for j in range(4):
+                weight, x = to_float(byte_of_four(w, j)), i + 4 * v + j
+                sum_0 = fma(weight, spread_at(rows.x, x), sum_0)
+                sum_1 = fma(weight, spread_at(rows.x, x + step), sum_1)
+                sum_2 = fma(weight, spread_at(rows.x, x + 2 * step), sum_2)
+                sum_3 = fma(weight, spread_at(rows.x, x + 3 * step), sum_3)
+        scale = load_halves(arena, at)
+        acc_0, acc_1 = fma(sum_0, scale, acc_0), fma(sum_1, scale, acc_1)
+        acc_2, acc_3 = fma(sum_2, scale, acc_2), fma(sum_3, scale, acc_3)
+        at += BYTE_BLOCK
+        i += 32
+    finish(out, to, width, acc_0, acc_1, acc_2, acc_3, onto)
+
+
+@vector_kernel
 def floats_1(arena, at, gap, columns, rows, t, out, to, next_to, onto):
     """One token, float32, for four groups of rows: Σ w · x."""
     acc_0, acc_1, acc_2, acc_3 = zeros(), zeros(), zeros(), zeros()
@@ -451,13 +477,12 @@ def floats_1(arena, at, gap, columns, rows, t, out, to, next_to, onto):
 def multiply(arena, matrix, rows, tokens, out, width, sync, slot):
     """Multiply a matrix with the vectors of all tokens, together with the other threads.
 
-    A thread takes the next piece by adding to a counter: with four tokens or more a group of
-    rows at a time, which then stays in the nearest cache; for what is left four groups. Returns
-    the first counter that is not used yet.
+    A thread takes the next piece by adding to a counter: with many tokens a group of rows at a
+    time, which then stays in the nearest cache; for what is left four groups. Returns the first
+    counter that is not used yet.
     """
-    together = 0
-    if matrix.kind == NIBBLES and tokens >= 4:
-        together = tokens // 4 * 4
+    together = tokens // 4 * 4 if are_tiled(matrix.kind, tokens) else 0
+    if together > 0:
         g = atomic_add(sync, slot, 1)
         while g < matrix.groups:
             tiles(arena, matrix, g, rows, together, out, width)
@@ -472,12 +497,24 @@ def multiply(arena, matrix, rows, tokens, out, width, sync, slot):
 
 
 @vector_kernel
+def are_tiled(kind, tokens):
+    """Tell whether four tokens are taken at a time: a few come faster one by one."""
+    if kind == BYTES_HEAD:
+        return tokens >= TOKENS_FOR_HEAD_TILES
+    return kind == NIBBLES and tokens >= TOKENS_FOR_TILES
+
+
+@vector_kernel
 def tiles(arena, matrix, g, rows, tokens, out, width):
     """Group g of a matrix times the vectors of all tokens, four at a time."""
     at, to = matrix.at + g * matrix.group_bytes, matrix.to + 16 * g
     blocks, vectors, onto = matrix.columns // 32, matrix.vectors, matrix.onto
     for t in range(0, tokens, 4):
-        nibbles_4(arena, at, blocks, rows, t, out, to + t * width, width, onto, vectors)
+        here = to + t * width
+        if matrix.kind == NIBBLES:
+            nibbles_4(arena, at, blocks, rows, t, out, here, width, onto, vectors)
+        else:
+            bytes_head_4(arena, at, blocks, rows, t, out, here, width, onto, 2 * vectors)
 
 
 @vector_kernel
