@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from lib.engine import kernels, quant
-from lib.engine.cache import GrowingCache
+from lib.engine import batch, kernels, quant
+from lib.engine.cache import GrowingCache, Pages
 from lib.engine.config import LlamaConfig, check_tokens
 from lib.engine.layout import head_of, places_of, read_parts, round_up
 from lib.engine.processor import HALVES
@@ -47,13 +47,18 @@ class FastLlama:
         self._sizes = kernels.Sizes(
             config.d, config.H, config.H_kv, config.d_head, config.d_ff, config.eps
         )
-        self._state = new_state(config, min(CHUNK, config.context), team.threads)
+        self._state = new_state(config, CHUNK, team.threads)
 
-    def new_cache(self, capacity: int | None = None) -> GrowingCache:
+    def new_cache(self, capacity: int | None = None, pages: Pages | None = None) -> GrowingCache:
         """Return an empty cache that grows up to `capacity` tokens, by default the context."""
         c = self.config
         limit = c.context if capacity is None else min(capacity, c.context)
-        return GrowingCache(c.L, c.H_kv, c.d_head, limit, self._cache_type)
+        return GrowingCache(c.L, c.H_kv, c.d_head, limit, self._cache_type, pages)
+
+    def new_pages(self) -> Pages:
+        """Return pages for the caches of several texts; see `logits_of_texts`."""
+        c = self.config
+        return Pages(c.L, c.H_kv, c.d_head, self._cache_type)
 
     def bytes_per_token(self, n: int = 0) -> int:
         """Return the bytes that are read for one token after n others: weights and cache."""
@@ -85,21 +90,44 @@ class FastLlama:
         """
         ids = check_tokens(tokens, self.config)
         cache = self.new_cache(len(ids)) if cache is None else cache
-        cache.make_room(len(ids))
-        start, logits = cache.n, []
-        try:
-            for part, is_last in _chunks(ids):
-                heads = len(part) if all else int(is_last)
-                logits.append(self._pass(part, cache, heads))
-                cache.n += len(part)
-            # One part as a rule: (n or 1, vocabulary). A NaN is both its largest and its least.
-            logits = logits[-1] if len(logits) == 1 or not all else np.concatenate(logits)
-            if not (np.isfinite(logits.max()) and np.isfinite(logits.min())):
-                raise CourseError("the logits should be finite; numbers left the range of float32")
-        except BaseException:
-            cache.n = start
-            raise
+        (logits,) = self._read([ids], [cache], all)
         return logits if all else logits[0]
+
+    def logits_of_texts(
+        self, parts: Sequence[tuple[Sequence[int], GrowingCache]], all: bool = False
+    ) -> list[np.ndarray]:
+        """Return for each of several texts the logits of the token that follows.
+
+        They go through the weights together. Each text's logits are the bits of `logits`, whoever
+        comes along.
+
+        Parameters
+        ----------
+        parts : sequence of tuple
+            For each text the tokens that follow those in its cache, and its cache; the caches have
+            their pages in common: ``new_cache(pages=pages)`` with ``pages = new_pages()``.
+        all : bool
+            Whether to return the logits after each token instead of the last alone.
+
+        Returns
+        -------
+        list of ndarray
+            For each text (vocabulary,), or (n, vocabulary) with `all`.
+
+        Raises
+        ------
+        CourseError
+            As `logits`, or if two texts have the same cache or caches with other pages. Nothing is
+            computed or stored then.
+        """
+        texts = [check_tokens(tokens, self.config) for tokens, _ in parts]
+        caches = [cache for _, cache in parts]
+        if len(set(map(id, caches))) < len(caches):
+            raise CourseError("parts should have a cache for each text; two have the same")
+        if len({id(cache.pages) for cache in caches}) > 1:
+            raise CourseError("parts should have their pages in common; the pages of two differ")
+        found = self._read(texts, caches, all)
+        return found if all else [logits[0] for logits in found]
 
     def hidden(self, tokens: Sequence[int]) -> np.ndarray:
         """Return what enters the first layer and what leaves each layer: (L + 1, n, d).
@@ -109,33 +137,60 @@ class FastLlama:
         ids = check_tokens(tokens, self.config)
         cache, parts = self.new_cache(len(ids)), []
         cache.make_room(len(ids))
-        for part, _ in _chunks(ids):
+        for runs in batch.passes([ids], CHUNK):
+            n = len(runs[0].tokens)
             with self._team.turn:
-                self._enter(part, cache)
-                seen = [self._vectors(len(part))]
+                self._enter(runs, [cache])
+                seen = [self._vectors(n)]
                 for layer in range(self.config.L):
-                    self._run(cache, layer, layer + 1, len(part), 0, np.empty(0, np.float32))
-                    seen.append(self._vectors(len(part)))
-            cache.n += len(part)
+                    self._run(runs, [cache], [], layer, layer + 1)
+                    seen.append(self._vectors(n))
+            cache.n += n
             parts.append(np.stack(seen))
         return np.concatenate(parts, axis=1)
 
-    def _pass(self, tokens, cache, heads):  # (n,) -> (heads, vocabulary)
-        width = quant.GROUP * self._packed[head_of(self._packed)].groups
-        logits = np.empty(heads * width, np.float32)
-        with self._team.turn:
-            self._enter(tokens, cache)
-            self._run(cache, 0, self.config.L, len(tokens), heads, logits)
-        return logits.reshape(heads, width)[:, : self.config.vocabulary]
+    def _read(self, texts, caches, all):  # -> (1 or n, vocabulary) of each text
+        for ids, cache in zip(texts, caches, strict=True):
+            cache.check_room(len(ids))
+        for ids, cache in zip(texts, caches, strict=True):
+            cache.make_room(len(ids))
+        starts, found = [cache.n for cache in caches], [[] for _ in texts]
+        try:
+            for runs in batch.passes(texts, CHUNK):
+                for run, logits in zip(runs, self._pass(runs, caches, all), strict=True):
+                    caches[run.text].n += len(run.tokens)
+                    found[run.text].append(logits)
+            # One part as a rule. A NaN is both its largest and its least.
+            found = [
+                rows[-1] if len(rows) == 1 or not all else np.concatenate(rows) for rows in found
+            ]
+            bounds = [bound for rows in found for bound in (rows.max(), rows.min())]
+            if not np.isfinite(bounds).all():
+                raise CourseError("the logits should be finite; numbers left the range of float32")
+        except BaseException:
+            for cache, start in zip(caches, starts, strict=True):
+                cache.n = start
+            raise
+        return found
 
-    def _enter(self, tokens, cache):
+    def _pass(self, runs, caches, all):  # -> for each run the logits that are wanted of it
+        counts = [len(run.tokens) if all else int(run.is_last) for run in runs]
+        ends = np.cumsum([len(run.tokens) for run in runs])
+        wanted = [t for end, k in zip(ends, counts, strict=True) for t in range(end - k, end)]
+        with self._team.turn:
+            self._enter(runs, caches)
+            logits = self._run(runs, caches, wanted, 0, self.config.L)
+        return np.split(logits, np.cumsum(counts)[:-1])
+
+    def _enter(self, runs, caches):
         """Write the tokens' vectors and the rotations of their positions where kernels read."""
-        c, state, n = self.config, self._state, len(tokens)
+        c, state = self.config, self._state
+        tokens, positions = np.concatenate([r.tokens for r in runs]), batch.positions(runs, caches)
         X = state.X.reshape(-1, state.normed.width)
-        X[:n, : c.d] = quant.unpack_rows(self._packed["token_embd.weight"], tokens)
-        cos, sin = self._rotations(cache.n + n)  # each (positions, d_head / 2)
-        state.cos[: n * cos.shape[1]] = cos[cache.n : cache.n + n].ravel()
-        state.sin[: n * sin.shape[1]] = sin[cache.n : cache.n + n].ravel()
+        X[: len(tokens), : c.d] = quant.unpack_rows(self._packed["token_embd.weight"], tokens)
+        cos, sin = self._rotations(positions.max() + 1)  # each (positions, d_head / 2)
+        state.cos[: len(tokens) * cos.shape[1]] = cos[positions].ravel()
+        state.sin[: len(tokens) * sin.shape[1]] = sin[positions].ravel()
 
     def _rotations(self, positions):
         """Return cos and sin of every position's angles, from a table that grows."""
@@ -151,13 +206,17 @@ class FastLlama:
         state = self._state
         return state.X.reshape(-1, state.normed.width)[:n, : self.config.d].copy()
 
-    def _run(self, cache, first, last, tokens, heads, logits):
-        flat = cache.keys.reshape(-1), cache.values.reshape(-1)
-        store = kernels.Store(*flat, cache.capacity, cache.values.shape[-1])
-        records = self._weights, self._state, store, self._sizes
+    def _run(self, runs, caches, wanted, first, last):  # -> (wanted, vocabulary)
+        pages, heads = caches[0].pages, len(wanted)
+        flat = pages.keys.reshape(-1), pages.values.reshape(-1)
+        store = kernels.Store(*flat, pages.capacity, pages.values.shape[-1])
+        work = batch.plan(runs, caches, self._sizes, wanted)
+        width = quant.GROUP * self._packed[head_of(self._packed)].groups
+        logits = np.empty(heads * width, np.float32)
         counters = 1 + kernels.COUNTERS * (last - first + 1)
-        layers = first, last, cache.n, tokens, heads, logits
-        self._team.run(kernels.forward, counters, *records, *layers)
+        records = self._weights, self._state, store, self._sizes, work
+        self._team.run(kernels.forward, counters, *records, first, last, logits)
+        return logits.reshape(heads, width)[:, : self.config.vocabulary]
 
 
 def is_compiled() -> bool:
@@ -239,8 +298,3 @@ def new_state(config: LlamaConfig, tokens: int, threads: int) -> kernels.State:
         qkv_width=qkv,
         gates_width=gates,
     )
-
-
-def _chunks(tokens):
-    for at in range(0, len(tokens), CHUNK):
-        yield tokens[at : at + CHUNK], at + CHUNK >= len(tokens)

@@ -6,7 +6,7 @@ The steps and their order are those of `llama_layer`. What changes:
   is the time to read them. The vectors that meet them are rounded to 8 bits too, each block of 32
   with a scale of its own, so that one product of whole numbers serves the block.
 - 16 rows of a matrix lie interleaved: a lane of a vector is a row, and no sum runs across lanes.
-- Weights unpacked for one token serve three more, when there are more (prefill). When there are
+- Weights unpacked for one token serve three more, when there are many (prefill). When there are
   not, the time is spent on waiting for memory, which gives four streams faster than one.
 - Softmax runs along the keys in blocks, with a running maximum (Milakov and Gimelshein 2018,
   section 3; Dao et al. 2022, section 3.1), so scores need no memory that grows with the text.
@@ -71,6 +71,7 @@ SMALLEST_TOP = np.float32(
 )  # a block of numbers below it counts as zeros: 127 / top has to be finite
 ROUNDS_BEFORE_GIVING_WAY = 5000  # of a thread that waits
 KEYS_AT_ONCE = 64  # keys that a query meets before the running maximum is brought up to date
+TOKENS_FOR_TILES, TOKENS_FOR_HEAD_TILES = 16, 8  # measured; the results are the same either way
 SCRATCH_ROWS = 5  # rows of value_width + KEYS_AT_ONCE that a thread needs for four queries
 # What is kept of each query, four numbers each: the largest score so far, the largest of these
 # keys too, what earlier sums shrink by, and the sum of weights.
@@ -87,6 +88,13 @@ Activations = namedtuple("Activations", "x q scale sum width")
 State = namedtuple("State", "X normed mixed hidden qkv gates cos sin scratch qkv_width gates_width")
 # keys (L, H_kv, capacity / 16, d_head, 16), values (L, H_kv, capacity, value_width), flat.
 Store = namedtuple("Store", "keys values capacity value_width")
+# The tokens of a pass, which may be of several texts: the place of each in the store (places); the
+# block tables of the texts, one behind the other (pages); what `attend` does at a time (pieces);
+# the tokens whose logits are wanted.
+Batch = namedtuple("Batch", "places pages pieces wanted")
+# Of a piece: its first query, the last query of its text, what is added to a token's number for
+# its position, and where the text's block table begins.
+PIECE = 4
 Sizes = namedtuple("Sizes", "d H H_kv d_head d_ff eps")
 
 
@@ -155,8 +163,8 @@ def gate(state, d_ff, t):
 
 
 @vector_kernel
-def turn_and_keep(state, cache, sizes, layer, n, t):
-    """Rotate queries and keys of token t to its position n + t; keep its keys and values."""
+def turn_and_keep(state, cache, sizes, layer, places, t):
+    """Rotate queries and keys of token t to its position; keep its keys and values."""
     pairs, width = sizes.d_head // 2, sizes.d_head
     for h in range(sizes.H + sizes.H_kv):
         head = t * state.qkv_width + h * width
@@ -170,7 +178,7 @@ def turn_and_keep(state, cache, sizes, layer, n, t):
     keys = t * state.qkv_width + _up(sizes.H * width, 64)
     values = keys + _up(sizes.H_kv * width, 64)
     for h in range(sizes.H_kv):
-        place = (layer * sizes.H_kv + h) * cache.capacity + n + t
+        place = (layer * sizes.H_kv + h) * cache.capacity + places[t]
         for i in range(width):
             lane = (place // 16 * width + i) * 16 + place % 16
             put(cache.keys, lane, get(state.qkv, keys + h * width + i))
@@ -179,13 +187,15 @@ def turn_and_keep(state, cache, sizes, layer, n, t):
 
 
 @vector_kernel
-def attend(state, cache, sizes, layer, n, kv, r, last, out):
+def attend(state, cache, sizes, layer, batch, kv, piece, out):
     """Softmax(q Kᵀ / √d_head) V for four queries that share the keys and values of head kv.
 
     The queries of a key-value head are numbered token by token, head by head; these are r to
-    r + 3, the last of all again where there are no more. In the scratch from `out` on lie, for
-    each, the weighted sum of values, then the scores, then what `soften` keeps.
+    r + 3, of one text, the last of all again where there are no more. In the scratch from `out`
+    on lie, for each, the weighted sum of values, then the scores, then what `soften` keeps.
     """
+    r, last = batch.pieces[PIECE * piece], batch.pieces[PIECE * piece + 1]
+    n, table = batch.pieces[PIECE * piece + 2], batch.pieces[PIECE * piece + 3]
     width, scratch, many = cache.value_width, state.scratch, sizes.H // sizes.H_kv
     row = (layer * sizes.H_kv + kv) * cache.capacity
     p, facts = out + 4 * width, out + 4 * (width + KEYS_AT_ONCE)
@@ -196,9 +206,10 @@ def attend(state, cache, sizes, layer, n, kv, r, last, out):
     seen = n + min(r + 3, last) // many + 1  # keys that the last query meets
     for start in range(0, seen, KEYS_AT_ONCE):
         m = min(KEYS_AT_ONCE, seen - start)
-        scores(state, sizes, kv, r, last, cache.keys, (row + start) * sizes.d_head, m, p)
+        pages = table + start // 16
+        scores(state, sizes, kv, r, last, cache.keys, row, batch.pages, pages, m, p)
         soften(scratch, p, m, n + 1 - start, r, last, many, facts)
-        mix(scratch, p, cache.values, (row + start) * width, width, m, out, facts + FADE)
+        mix(scratch, p, cache.values, row, batch.pages, pages, width, m, out, facts + FADE)
     for i in range(4):
         t, h = min(r + i, last) // many, kv * many + min(r + i, last) % many
         at, weight = t * state.mixed.width + h * sizes.d_head, get(scratch, facts + WEIGHT + i)
@@ -214,18 +225,19 @@ def query(state, sizes, kv, r):
 
 
 @vector_kernel
-def scores(state, sizes, kv, r, last, keys, k, m, p):
-    """q Kᵀ / √d_head of four queries for m keys from k on; a lane is a key.
+def scores(state, sizes, kv, r, last, keys, row, pages, first, m, p):
+    """q Kᵀ / √d_head of four queries for m keys, in pages from `first` on; a lane is a key.
 
-    The scores of query i go to p + i · KEYS_AT_ONCE.
+    The keys of the head begin at `row`. The scores of query i go to p + i · KEYS_AT_ONCE.
     """
     q_0, q_1 = query(state, sizes, kv, r), query(state, sizes, kv, min(r + 1, last))
     q_2, q_3 = query(state, sizes, kv, min(r + 2, last)), query(state, sizes, kv, min(r + 3, last))
     scale, x, out = spread(1.0 / math.sqrt(sizes.d_head)), state.qkv, state.scratch
     for j in range(0, m, 16):
         a, b, c, d = zeros(), zeros(), zeros(), zeros()
+        k = (row + 16 * pages[first + j // 16]) * sizes.d_head
         for i in range(sizes.d_head):
-            key = load(keys, k + j * sizes.d_head + i * 16)
+            key = load(keys, k + i * 16)
             a = fma(key, spread_at(x, q_0 + i), a)
             b = fma(key, spread_at(x, q_1 + i), b)
             c = fma(key, spread_at(x, q_2 + i), c)
@@ -264,19 +276,21 @@ def soften(scratch, p, m, first, r, last, many, facts):
 
 
 @vector_kernel
-def mix(scratch, p, values, v, width, m, out, fades):
-    """Σ weight · value over m values from v on, added to what fades, for four queries."""
+def mix(scratch, p, values, row, pages, first, width, m, out, fades):
+    """Σ weight · value over m values in pages from `first` on, added to what fades."""
     for i in range(0, width, 16):
         a = load(scratch, out + i) * spread_at(scratch, fades)
         b = load(scratch, out + width + i) * spread_at(scratch, fades + 1)
         c = load(scratch, out + 2 * width + i) * spread_at(scratch, fades + 2)
         d = load(scratch, out + 3 * width + i) * spread_at(scratch, fades + 3)
-        for j in range(m):
-            value = load(values, v + j * width + i)
-            a = fma(value, spread_at(scratch, p + j), a)
-            b = fma(value, spread_at(scratch, p + KEYS_AT_ONCE + j), b)
-            c = fma(value, spread_at(scratch, p + 2 * KEYS_AT_ONCE + j), c)
-            d = fma(value, spread_at(scratch, p + 3 * KEYS_AT_ONCE + j), d)
+        for block in range(0, m, 16):
+            v = (row + 16 * pages[first + block // 16] - block) * width + i
+            for j in range(block, min(block + 16, m)):
+                value = load(values, v + j * width)
+                a = fma(value, spread_at(scratch, p + j), a)
+                b = fma(value, spread_at(scratch, p + KEYS_AT_ONCE + j), b)
+                c = fma(value, spread_at(scratch, p + 2 * KEYS_AT_ONCE + j), c)
+                d = fma(value, spread_at(scratch, p + 3 * KEYS_AT_ONCE + j), d)
         store(scratch, out + i, a)
         store(scratch, out + width + i, b)
         store(scratch, out + 2 * width + i, c)
@@ -423,6 +437,29 @@ def bytes_head_1(arena, at, gap, blocks, rows, t, out, to, next_to, onto):
 
 
 @vector_kernel
+def bytes_head_4(arena, at, blocks, rows, t, out, to, width, onto, steps):
+    """The same for tokens t … t + 3: weights become floats once. `steps` is 8; see `nibbles_4`."""
+    i, step = t * rows.width, rows.width
+    acc_0, acc_1, acc_2, acc_3 = zeros(), zeros(), zeros(), zeros()
+    for _ in range(blocks):
+        sum_0, sum_1, sum_2, sum_3 = zeros(), zeros(), zeros(), zeros()
+        for v in range(steps):
+            w = load_bytes(arena, at + 32 + COLUMN * v)
+            for j in range(4):
+                weight, x = to_float(byte_of_four(w, j)), i + 4 * v + j
+                sum_0 = fma(weight, spread_at(rows.x, x), sum_0)
+                sum_1 = fma(weight, spread_at(rows.x, x + step), sum_1)
+                sum_2 = fma(weight, spread_at(rows.x, x + 2 * step), sum_2)
+                sum_3 = fma(weight, spread_at(rows.x, x + 3 * step), sum_3)
+        scale = load_halves(arena, at)
+        acc_0, acc_1 = fma(sum_0, scale, acc_0), fma(sum_1, scale, acc_1)
+        acc_2, acc_3 = fma(sum_2, scale, acc_2), fma(sum_3, scale, acc_3)
+        at += BYTE_BLOCK
+        i += 32
+    finish(out, to, width, acc_0, acc_1, acc_2, acc_3, onto)
+
+
+@vector_kernel
 def floats_1(arena, at, gap, columns, rows, t, out, to, next_to, onto):
     """One token, float32, for four groups of rows: Σ w · x."""
     acc_0, acc_1, acc_2, acc_3 = zeros(), zeros(), zeros(), zeros()
@@ -440,13 +477,12 @@ def floats_1(arena, at, gap, columns, rows, t, out, to, next_to, onto):
 def multiply(arena, matrix, rows, tokens, out, width, sync, slot):
     """Multiply a matrix with the vectors of all tokens, together with the other threads.
 
-    A thread takes the next piece by adding to a counter: with four tokens or more a group of
-    rows at a time, which then stays in the nearest cache; for what is left four groups. Returns
-    the first counter that is not used yet.
+    A thread takes the next piece by adding to a counter: with many tokens a group of rows at a
+    time, which then stays in the nearest cache; for what is left four groups. Returns the first
+    counter that is not used yet.
     """
-    together = 0
-    if matrix.kind == NIBBLES and tokens >= 4:
-        together = tokens // 4 * 4
+    together = tokens // 4 * 4 if are_tiled(matrix.kind, tokens) else 0
+    if together > 0:
         g = atomic_add(sync, slot, 1)
         while g < matrix.groups:
             tiles(arena, matrix, g, rows, together, out, width)
@@ -461,12 +497,24 @@ def multiply(arena, matrix, rows, tokens, out, width, sync, slot):
 
 
 @vector_kernel
+def are_tiled(kind, tokens):
+    """Tell whether four tokens are taken at a time: a few come faster one by one."""
+    if kind == BYTES_HEAD:
+        return tokens >= TOKENS_FOR_HEAD_TILES
+    return kind == NIBBLES and tokens >= TOKENS_FOR_TILES
+
+
+@vector_kernel
 def tiles(arena, matrix, g, rows, tokens, out, width):
     """Group g of a matrix times the vectors of all tokens, four at a time."""
     at, to = matrix.at + g * matrix.group_bytes, matrix.to + 16 * g
     blocks, vectors, onto = matrix.columns // 32, matrix.vectors, matrix.onto
     for t in range(0, tokens, 4):
-        nibbles_4(arena, at, blocks, rows, t, out, to + t * width, width, onto, vectors)
+        here = to + t * width
+        if matrix.kind == NIBBLES:
+            nibbles_4(arena, at, blocks, rows, t, out, here, width, onto, vectors)
+        else:
+            bytes_head_4(arena, at, blocks, rows, t, out, here, width, onto, 2 * vectors)
 
 
 @vector_kernel
@@ -508,36 +556,34 @@ def meet(sync, arrivals):
 
 
 @vector_kernel
-def forward(
-    thread, threads, sync, weights, state, cache, sizes, first, last, n, tokens, heads, logits
-):
-    """Run layers first … last - 1 on the vectors in state.X, of tokens that follow n others.
+def forward(thread, threads, sync, weights, state, cache, sizes, batch, first, last, logits):
+    """Run layers first … last - 1 on the vectors in state.X, of the tokens of a batch.
 
-    Then, for the last `heads` of the tokens, the norm and head behind the last layer: logits
-    (heads, vocabulary filled up to a multiple of 16). The steps are those of `llama_layer`; all
+    Then, for the tokens that are wanted, the norm and head behind the last layer: logits
+    (wanted, vocabulary filled up to a multiple of 16). The steps are those of `llama_layer`; all
     threads take part in each, and meet where the next step reads what this one writes.
     """
     arena, gains, width = weights.arena, weights.gains, state.normed.width
-    slot, met = 1, 0
+    tokens, heads, slot, met = len(batch.places), len(batch.wanted), 1, 0
     for layer in range(first, last):
         w = weights.layers[layer]
         # X + attention(norm(X))
-        slot = norm_all(state, 0, sizes, gains, w.attention_gain, tokens, sync, slot)
+        slot = norm_all(state, sizes, gains, w.attention_gain, tokens, sync, slot)
         met = meet(sync, met + threads)
         slot = multiply(arena, w.W_Q, state.normed, tokens, state.qkv, state.qkv_width, sync, slot)
         slot = multiply(arena, w.W_K, state.normed, tokens, state.qkv, state.qkv_width, sync, slot)
         slot = multiply(arena, w.W_V, state.normed, tokens, state.qkv, state.qkv_width, sync, slot)
         met = meet(sync, met + threads)
-        slot = turn_and_keep_all(state, cache, sizes, layer, n, tokens, sync, slot)
+        slot = turn_and_keep_all(state, cache, sizes, layer, batch.places, sync, slot)
         met = meet(sync, met + threads)
-        slot = attend_all(state, cache, sizes, layer, n, tokens, thread, sync, slot)
+        slot = attend_all(state, cache, sizes, layer, batch, thread, sync, slot)
         met = meet(sync, met + threads)
         slot = round_all_to_bytes(state.mixed, sizes.H * sizes.d_head, tokens, sync, slot)
         met = meet(sync, met + threads)
         slot = multiply(arena, w.W_O, state.mixed, tokens, state.X, width, sync, slot)
         met = meet(sync, met + threads)
         # X + ffn(norm(X))
-        slot = norm_all(state, 0, sizes, gains, w.ffn_gain, tokens, sync, slot)
+        slot = norm_all(state, sizes, gains, w.ffn_gain, tokens, sync, slot)
         met = meet(sync, met + threads)
         gates, gates_width = state.gates, state.gates_width
         slot = multiply(arena, w.W_gate, state.normed, tokens, gates, gates_width, sync, slot)
@@ -548,44 +594,51 @@ def forward(
         slot = multiply(arena, w.W_down, state.hidden, tokens, state.X, width, sync, slot)
         met = meet(sync, met + threads)
     if heads > 0:
-        start, gain = tokens - heads, weights.output_gain
-        slot = norm_all(state, start, sizes, gains, gain, heads, sync, slot)
+        slot = norm_wanted(state, batch.wanted, sizes, gains, weights.output_gain, sync, slot)
         met = meet(sync, met + threads)
         head, vocabulary = weights.head[0], len(logits) // heads
         multiply(arena, head, state.normed, heads, logits, vocabulary, sync, slot)
 
 
 @vector_kernel
-def norm_all(state, start, sizes, gains, gain, tokens, sync, slot):
-    """RMSNorm of `tokens` vectors of X from `start` on."""
+def norm_all(state, sizes, gains, gain, tokens, sync, slot):
+    """RMSNorm of all vectors of X."""
     t = atomic_add(sync, slot, 1)
     while t < tokens:
-        norm(state.X, start + t, sizes, gains, gain, state.normed, t)
+        norm(state.X, t, sizes, gains, gain, state.normed, t)
         t = atomic_add(sync, slot, 1)
     return slot + 1
 
 
 @vector_kernel
-def turn_and_keep_all(state, cache, sizes, layer, n, tokens, sync, slot):
+def norm_wanted(state, wanted, sizes, gains, gain, sync, slot):
+    """RMSNorm of the vectors of X that meet the head, side by side."""
+    k = atomic_add(sync, slot, 1)
+    while k < len(wanted):
+        norm(state.X, wanted[k], sizes, gains, gain, state.normed, k)
+        k = atomic_add(sync, slot, 1)
+    return slot + 1
+
+
+@vector_kernel
+def turn_and_keep_all(state, cache, sizes, layer, places, sync, slot):
     """Rotations, and keys and values to the cache, of all tokens."""
     t = atomic_add(sync, slot, 1)
-    while t < tokens:
-        turn_and_keep(state, cache, sizes, layer, n, t)
+    while t < len(places):
+        turn_and_keep(state, cache, sizes, layer, places, t)
         t = atomic_add(sync, slot, 1)
     return slot + 1
 
 
 @vector_kernel
-def attend_all(state, cache, sizes, layer, n, tokens, thread, sync, slot):
-    """All queries, four at a time; the last tokens, which meet the most keys, first."""
+def attend_all(state, cache, sizes, layer, batch, thread, sync, slot):
+    """All queries, four at a time; those that meet the most keys first."""
     out = thread * SCRATCH_ROWS * (cache.value_width + KEYS_AT_ONCE)
-    last = tokens * (sizes.H // sizes.H_kv) - 1
-    pieces = last // 4 + 1
-    piece = atomic_add(sync, slot, 1)
-    while piece < pieces * sizes.H_kv:
-        r = 4 * (pieces - 1 - piece // sizes.H_kv)
-        attend(state, cache, sizes, layer, n, piece % sizes.H_kv, r, last, out)
-        piece = atomic_add(sync, slot, 1)
+    work = len(batch.pieces) // PIECE * sizes.H_kv
+    k = atomic_add(sync, slot, 1)
+    while k < work:
+        attend(state, cache, sizes, layer, batch, k % sizes.H_kv, k // sizes.H_kv, out)
+        k = atomic_add(sync, slot, 1)
     return slot + 1
 
 

@@ -189,6 +189,10 @@ class Tokenizer:
                 f"The chat template of {self.path} can't be applied: {error}"
             ) from None
 
+    def bytes_of(self) -> list[bytes]:
+        """Return the bytes that each token stands for within a text."""
+        return list(self._coder.bytes_of)
+
     def _check_text(self, text: str) -> None:
         if not isinstance(text, str):
             raise CourseError(f"text should be a str; it is of type {type(text).__name__}")

@@ -139,7 +139,7 @@ def test_what_is_not_a_number_stays_so(bad):
 
 
 @pytest.mark.parametrize("kind", ["Q4_0", "Q4_1", "Q8_0", "F32"])
-@pytest.mark.parametrize("tokens", [1, 3, 4, 7])
+@pytest.mark.parametrize("tokens", [1, 3, 4, 19])
 def test_products_against_float64(kind, tokens):
     rng = np.random.default_rng(8)
     if kind == "F32":
@@ -160,23 +160,26 @@ def test_products_against_float64(kind, tokens):
     np.testing.assert_allclose(multiply(matrix, X, True, 2.0), expected + 2, rtol=0, atol=1e-3)
 
 
-def test_a_head_of_bytes_meets_float32():
+@pytest.mark.parametrize("tokens", [3, 11])
+def test_a_head_of_bytes_meets_float32(tokens):
     rng = np.random.default_rng(10)
     data, W = raw("Q8_0", rng)
-    X = rng.standard_normal((3, COLUMNS)).astype(np.float32)
+    X = rng.standard_normal((tokens, COLUMNS)).astype(np.float32)
     found = multiply(packed(data, "Q8_0"), X, kind=kernels.BYTES_HEAD)
     bound = np.abs(X) @ np.abs(W.T) * 100 * 2.0**-24  # as above
     assert (np.abs(found - X.astype(np.float64) @ W.astype(np.float64).T) <= bound).all()
 
 
-@pytest.mark.parametrize("kind", ["Q4_1", "Q8_0"])
-def test_a_token_is_the_same_bits_alone_and_among_others(kind):
+@pytest.mark.parametrize(
+    ("form", "kind"), [("Q4_1", None), ("Q8_0", None), ("Q8_0", kernels.BYTES_HEAD)]
+)
+def test_a_token_is_the_same_bits_alone_and_among_others(form, kind):
     rng = np.random.default_rng(9)
-    matrix = packed(raw(kind, rng)[0], kind)
-    X = rng.standard_normal((9, COLUMNS)).astype(np.float32)
-    together = multiply(matrix, X)
-    for t in range(9):
-        np.testing.assert_array_equal(multiply(matrix, X[t : t + 1])[0], together[t])
+    matrix = packed(raw(form, rng)[0], form)
+    X = rng.standard_normal((19, COLUMNS)).astype(np.float32)
+    together = multiply(matrix, X, kind=kind)
+    for t in range(19):
+        np.testing.assert_array_equal(multiply(matrix, X[t : t + 1], kind=kind)[0], together[t])
 
 
 def test_exp():

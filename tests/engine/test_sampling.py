@@ -5,7 +5,7 @@ import pytest
 from tiny_models import sentencepiece
 
 from lib.engine.llama import load_model
-from lib.engine.sampling import generate, probabilities, sample
+from lib.engine.sampling import generate, penalise, probabilities, sample, until
 from lib.errors import CourseError
 
 LOGITS = np.log([0.05, 0.5, 0.15, 0.3]) + 2.0
@@ -217,3 +217,91 @@ def test_generate_goes_on_from_what_a_cache_holds(odd):
     found = list(generate(odd, [7, 8, 9], 4, cache=cache))
     assert found == list(generate(odd, [7, 8, 9], 4))
     assert cache.n == 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"min_p": 0.0}, [0.05, 0.5, 0.15, 0.3]),
+        ({"min_p": 0.11}, np.array([0, 0.5, 0.15, 0.3]) / 0.95),
+        ({"min_p": 0.5}, [0, 0.625, 0, 0.375]),
+        ({"min_p": 1.0}, [0, 1, 0, 0]),
+        (
+            {"min_p": 0.59, "temperature": 2.0},
+            np.sqrt([0, 0.5, 0, 0.3]) / np.sqrt([0.5, 0.3]).sum(),
+        ),
+    ],
+)
+def test_min_p_keeps_what_is_near_the_likeliest(arguments, expected):
+    np.testing.assert_allclose(probabilities(LOGITS, **arguments), expected, **EXACT)
+
+
+@pytest.mark.parametrize("how", [{}, {"temperature": 50.0}, {"temperature": 1e-9}, {"top_p": 0.9}])
+def test_a_banned_token_has_probability_zero(how):
+    logits = np.array([-np.inf, 0.0, 1.0, -np.inf])
+    found = probabilities(logits, **how)
+    assert found[0] == found[3] == 0
+    np.testing.assert_array_equal(found[1:3], probabilities(logits[1:3], **how))
+    rng = np.random.default_rng(0)
+    assert {sample(logits, 50.0, rng=rng) for _ in range(200)} == {1, 2}
+    assert sample(np.array([-np.inf, -5.0]), temperature=0) == 1
+
+
+@pytest.mark.parametrize("temperature", [0, 1])
+def test_all_tokens_banned_is_an_error(temperature):
+    with pytest.raises(CourseError, match="should leave at least one token; all are banned"):
+        sample([-np.inf, -np.inf], temperature)
+
+
+def test_the_penalty_makes_seen_tokens_less_likely_whatever_their_sign():
+    logits = np.array([2.0, -2.0, 1.0, 0.0])
+    np.testing.assert_array_equal(penalise(logits, [0, 1, 1], 2.0), [1.0, -4.0, 1.0, 0.0])
+    np.testing.assert_array_equal(logits, [2, -2, 1, 0])
+    np.testing.assert_array_equal(penalise([-np.inf, 1.0], [0], 2.0), [-np.inf, 1.0])
+
+
+def test_the_penalty_reads_prompt_and_text(odd):
+    odd.tokenizer.stop = frozenset()
+    plain = list(generate(odd, [7, 8], 10))
+    found = list(generate(odd, [7, 8], 10, penalty=1e9))
+    assert len(set(plain)) < 10
+    assert len({7, 8, *found}) == 12  # none comes twice
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"min_p": -0.1}, "min_p should be 0 to 1; it is -0.1"),
+        ({"min_p": "0"}, "min_p should be 0 to 1"),
+        ({"penalty": 0.9}, "penalty should be a finite number, 1 or more; it is 0.9"),
+        ({"penalty": float("nan")}, "penalty"),
+    ],
+)
+def test_min_p_and_penalty_are_checked_at_the_call(arguments, message):
+    with pytest.raises(CourseError, match=message):
+        generate(script([1]), [1], 5, **arguments)
+
+
+def test_stop_strings_end_a_text_wherever_its_pieces_break():
+    text, stops = "one\ntwo, END three", ["END", "\n\n", "two; "]
+    for size in range(1, len(text) + 1):
+        pieces = [text[k : k + size] for k in range(0, len(text), size)]
+        found = list(until(pieces, stops))
+        assert "".join(found) == "one\ntwo, "
+        assert "" not in found
+        assert "".join(until(pieces, ["four", "thre!"])) == text
+
+
+def test_the_first_of_several_stop_strings_counts():
+    assert "".join(until(["abc", "def"], ["e", "cd", "f"])) == "ab"
+    assert "".join(until(["aab"], ["ab"])) == "a"
+    assert "".join(until(["a", "a", "b"], ["ab"])) == "a"
+    with pytest.raises(CourseError, match="stops should hold strings of at least one character"):
+        until(["a"], ["x", ""])
+
+
+def test_text_comes_before_the_stop_string_is_ruled_out():
+    pieces = iter(["abc E", "very"])
+    found = until(pieces, ["END"])
+    assert next(found) == "abc "
+    assert next(found) == "Every"
