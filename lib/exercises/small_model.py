@@ -11,7 +11,6 @@ import numpy as np
 from lib.engine.gguf import GGUF, TensorInfo, Tensors
 from lib.errors import ModelError
 from lib.exercises.t08_read_a_model import SPELLS, TOKENS, q4_bytes, q8_bytes
-from lib.lab.installed import reason
 
 SIZES = {"L": 2, "d": 64, "H": 6, "H_kv": 2, "d_head": 16, "d_ff": 160}
 METADATA = {
@@ -102,7 +101,7 @@ def open_file(say=print):
         file = read_gguf(find_model())
     except ModelError as error:
         say(
-            f"The real model is missing: {reason(error)}. A small model of random weights takes "
+            f"The real model is missing: {error}. A small model of random weights takes "
             "its place: every function can be tried on it, but it says nothing that makes sense."
         )
         return small_file()

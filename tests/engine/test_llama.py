@@ -284,5 +284,7 @@ def test_other_parts_of_a_layer_and_the_model_keeps_its_own(tiny):
 
 
 def test_a_part_that_a_layer_does_not_have(tiny):
-    with pytest.raises(CourseError, match="has the parts attend, attention, ffn, layer, head; got 'norm'"):
+    with pytest.raises(
+        CourseError, match="has the parts attend, attention, ffn, layer, head; got 'norm'"
+    ):
         load_model(tiny()).using(norm=abs)
