@@ -284,7 +284,8 @@ class Engine:
                 who = "read_tensor" if reader else " and ".join(blocks)
                 self.notes.append(
                     f"Reading all {total:,.0f} weights with your {who} would take "
-                    f"{expected:.0f} s, so it reads {len(taken)} of {len(names)} tensors, and the course the others. "
+                    f"{expected:.0f} s, so it reads {len(taken)} of {len(names)} tensors, and the "
+                    "course the others. "
                     "Reading all blocks of a tensor at once makes it quick."
                 )
                 break
