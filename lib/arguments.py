@@ -4,6 +4,7 @@ A public function checks and names what is wrong; the kernel behind it trusts it
 """
 
 import math
+import sys
 
 import numpy as np
 
@@ -93,15 +94,12 @@ def all_finite(X):
 
 def positive(name, value, *, zero=False):
     """Return ``value`` as a float if it is finite and above zero (or zero, where allowed)."""
-    try:
-        number = float(value) if is_number(value) else math.nan
-    except OverflowError:  # a whole number that no float can hold
-        number = math.inf
+    number = float(value) if is_number(value) else math.nan
     if not math.isfinite(number):
-        raise CourseError(f"{name} should be a finite number; it is {value!r}")
+        raise CourseError(f"{name} should be a finite number; it is {shown(value)}")
     if number < 0 or (number == 0 and not zero):
         raise CourseError(
-            f"{name} should be {'at least' if zero else 'above'} zero; it is {value!r}"
+            f"{name} should be {'at least' if zero else 'above'} zero; it is {shown(value)}"
         )
     return number
 
@@ -169,20 +167,30 @@ def check_sampling(
     """
     if not is_number(temperature) or not 0 <= temperature < np.inf:
         raise CourseError(
-            f"temperature should be a finite number, 0 or more; it is {temperature!r}"
+            f"temperature should be a finite number, 0 or more; it is {shown(temperature)}"
         )
     if top_k is not None and not (is_whole(top_k) and top_k >= 1):
-        raise CourseError(f"top_k should be a whole number of at least 1; it is {top_k!r}")
+        raise CourseError(f"top_k should be a whole number of at least 1; it is {shown(top_k)}")
     if top_p is not None and not (is_number(top_p) and 0 < top_p <= 1):
-        raise CourseError(f"top_p should be above 0 and at most 1; it is {top_p!r}")
+        raise CourseError(f"top_p should be above 0 and at most 1; it is {shown(top_p)}")
 
 
 def is_number(value: object) -> bool:
-    """Tell whether a value is one real number."""
+    """Tell whether a value is one real number that a float can hold; infinity and NaN are."""
     real = isinstance(value, (int, float, np.integer, np.floating))
-    return real and not isinstance(value, bool)
+    huge = isinstance(value, int) and abs(value) > sys.float_info.max
+    return real and not isinstance(value, bool) and not huge
 
 
 def is_whole(value: object) -> bool:
     """Tell whether a value is one whole number."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def shown(value: object) -> str:
+    """Return a value as text for a message, cut where it is long."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no whole number of more than 4300 digits
+        return "a number of thousands of digits"
+    return text if len(text) <= 60 else f"{text[:57]}…"

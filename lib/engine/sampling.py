@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lib.arguments import check_sampling, is_number, is_whole
+from lib.arguments import check_sampling, is_number, is_whole, shown
 from lib.engine.guess import Guesser, kept
 from lib.errors import CourseError
 from lib.reference import softmax
@@ -143,7 +143,7 @@ class Sampler:
     ):
         _check(temperature, top_k, top_p, min_p)
         if not is_number(penalty) or not 1 <= penalty < np.inf:
-            raise CourseError(f"penalty should be a finite number, 1 or more; it is {penalty!r}")
+            raise CourseError(f"penalty should be a finite number, 1 or more; it is {shown(penalty)}")
         _check_whole("seed", 0 if seed is None else seed)
         self._how = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
         self._rng = np.random.default_rng(seed)
@@ -357,12 +357,12 @@ def _overlap(text: str, stop: str) -> int:
 def _check(temperature, top_k, top_p, min_p) -> None:
     check_sampling(temperature, top_k, top_p)
     if min_p is not None and not (is_number(min_p) and 0 <= min_p <= 1):
-        raise CourseError(f"min_p should be 0 to 1; it is {min_p!r}")
+        raise CourseError(f"min_p should be 0 to 1; it is {shown(min_p)}")
 
 
 def _check_whole(name: str, number: object) -> None:
     if not (is_whole(number) and number >= 0):
-        raise CourseError(f"{name} should be a whole number of at least 0; it is {number!r}")
+        raise CourseError(f"{name} should be a whole number of at least 0; it is {shown(number)}")
 
 
 def _checked_logits(logits: np.ndarray) -> np.ndarray:  # -> (vocabulary,) float64

@@ -74,6 +74,8 @@ BAD = [
     ({"temperature": float("nan")}, "temperature"),
     ({"temperature": float("inf")}, "temperature"),
     ({"temperature": "1"}, "temperature"),
+    ({"temperature": 10**400}, "temperature should be a finite number, 0 or more; it is 1000"),
+    ({"temperature": 10**5000}, "it is a number of thousands of digits"),
     ({"top_p": 0}, "top_p should be above 0 and at most 1; it is 0"),
     ({"top_p": 2}, "top_p should be above 0 and at most 1; it is 2"),
     ({"top_k": 0}, "top_k should be a whole number of at least 1; it is 0"),
