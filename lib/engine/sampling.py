@@ -143,7 +143,9 @@ class Sampler:
     ):
         _check(temperature, top_k, top_p, min_p)
         if not is_number(penalty) or not 1 <= penalty < np.inf:
-            raise CourseError(f"penalty should be a finite number, 1 or more; it is {shown(penalty)}")
+            raise CourseError(
+                f"penalty should be a finite number, 1 or more; it is {shown(penalty)}"
+            )
         _check_whole("seed", 0 if seed is None else seed)
         self._how = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
         self._rng = np.random.default_rng(seed)
