@@ -12,7 +12,7 @@ import numpy as np
 from lib.engine import batch, kernels, quant
 from lib.engine.cache import GrowingCache, Pages
 from lib.engine.config import LlamaConfig, check_tokens
-from lib.engine.layout import head_of, places_of, read_parts, round_up
+from lib.engine.layout import aligned, head_of, places_of, read_parts, round_up
 from lib.engine.processor import HALVES
 from lib.engine.team import Team
 from lib.errors import CourseError
@@ -275,12 +275,12 @@ def _cache_type(name):
 def new_state(config: LlamaConfig, tokens: int, threads: int) -> kernels.State:
     """Return what a pass over some tokens writes to."""
     _, (qkv, gates) = places_of(config)
-    floats = lambda n: np.zeros(n, np.float32)  # noqa: E731
+    floats = lambda n: aligned(n, np.float32)  # noqa: E731
 
     def rows(columns):
         width = round_up(columns, 64)
         blocks = tokens * width // 32
-        q = np.zeros(tokens * width, np.int8)
+        q = aligned(tokens * width, np.int8)
         return kernels.Activations(floats(tokens * width), q, floats(blocks), floats(blocks), width)
 
     half = tokens * config.d_head // 2

@@ -6,6 +6,7 @@ Nothing here needs Numba, so that a file is read while Numba is imported.
 from collections import namedtuple
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -90,7 +91,7 @@ def read_weights(
     kinds = {name: quant.kind_of(info.type, other) for name, info in infos.items()}
     places = {name: quant.layout(kinds[name], *shape) for name, shape in table.items()}
     ends = np.cumsum([np.prod(place) for place in places.values()])
-    arena = _aligned(int(ends[-1]))
+    arena = aligned(int(ends[-1]))
     starts = dict(zip(table, [0, *ends.tolist()], strict=False))
     packed, done = {}, 0
 
@@ -166,10 +167,12 @@ def places_of(config: LlamaConfig) -> tuple[dict[str, int], tuple[int, int]]:
     return {"W_K": q, "W_V": q + kv, "W_up": half}, (q + 2 * kv, 2 * half)
 
 
-def _aligned(size):  # -> (size,) uint8, beginning at a multiple of 64 bytes
-    found = np.empty(size + 64, np.uint8)
+def aligned(shape: int | tuple[int, ...], dtype: Any = np.uint8) -> np.ndarray:
+    """Return zeros that begin at a multiple of 64 bytes, as the vectors of a processor do."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    found = np.zeros(size + 64, np.uint8)
     start = -found.ctypes.data % 64
-    return found[start : start + size]
+    return found[start : start + size].view(dtype).reshape(shape)
 
 
 def round_up(n: int, step: int) -> int:
