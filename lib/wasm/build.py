@@ -122,7 +122,7 @@ def kernels():
 def _engine():
     from numba import typeof
 
-    from lib.engine import fast
+    from lib.engine import batch, fast
     from lib.engine import kernels as engine
     from lib.engine.cache import GrowingCache
     from lib.engine.config import LlamaConfig
@@ -131,7 +131,8 @@ def _engine():
     config = LlamaConfig(1, 16, 1, 1, 16, 16, 1, 16, 10000.0, 1e-5)
     cache = GrowingCache(1, 1, 16, 16, "float32")
     cache.make_room(1)
-    store = engine.Store(cache.keys.reshape(-1), cache.values.reshape(-1), 16, 16)
+    pages = cache.pages
+    store = engine.Store(pages.keys.reshape(-1), pages.values.reshape(-1), 16, 16)
     weights = Weights(
         np.zeros(1, np.uint8),
         np.recarray(1, LAYER),
@@ -142,7 +143,8 @@ def _engine():
     sizes = engine.Sizes(1, 1, 1, 1, 1, 1.0)
     state = fast.new_state(config, 1, 1)
     sync, logits = np.zeros(1, np.int64), np.zeros(1, np.float32)
-    arguments = 0, 1, sync, weights, state, store, sizes, 0, 1, 0, 1, 0, logits
+    work = batch.plan([batch.Run(0, np.zeros(1, np.int64), True)], [cache], sizes, [0])
+    arguments = 0, 1, sync, weights, state, store, sizes, work, 0, 1, logits
     signature = tuple(map(typeof, arguments))
     engine.forward.compile(signature)
     return {engine.forward: engine.forward.signatures}
