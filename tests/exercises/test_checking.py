@@ -17,10 +17,11 @@ from lib.exercises.judging import MALFORMED, MISSING, RIGHT, UNANSWERED, WRONG
 from lib.exercises.verdicts import Row
 from tests.exercises.wrong.t01 import RIGHT as KEY
 
-TASKS = ["01.one_query", "01.one_layer", "01.next_token", "01.decoding_step"]
+TASKS = ["01.one_query", "01.one_layer", "01.pre_norm", "01.next_token", "01.decoding_step"]
 VARIABLES = {
     "01.one_query": "attention_order",
     "01.one_layer": "layer_order",
+    "01.pre_norm": "pre_norm_order",
     "01.next_token": "stack_order",
     "01.decoding_step": "decoding_order",
 }
@@ -283,6 +284,12 @@ TRICKS = {
             lib.exercises.check = lib.exercises.judging.check = lambda *_: None
             ANSWER = "A"
             """,
+        "01.pre_norm": """
+            import builtins
+            builtins.print = lambda *_, **__: None
+            builtins.isinstance = lambda *_: True
+            ANSWER = "A"
+            """,
         "01.next_token": """
             from lib.exercises import judging, ordering, t01_ordering
             for task in t01_ordering.TASKS:
@@ -310,6 +317,12 @@ TRICKS = {
         "01.one_layer": """
             import lib.exercises
             lib.exercises.check.__code__ = (lambda name, answer: None).__code__
+            ANSWER = "A"
+            """,
+        "01.pre_norm": """
+            import sys
+            sys.settrace(lambda *_: None)
+            sys.modules.pop("lib.exercises.judging", None)
             ANSWER = "A"
             """,
         "01.next_token": """
@@ -340,6 +353,11 @@ TRICKS = {
                 pass
             ANSWER = Text({KEY["01.one_layer"]!r})
             """,
+        "01.pre_norm": """
+            class Order(list):
+                def __len__(self): return 8
+            ANSWER = Order("A")
+            """,
         "01.next_token": "import ipywidgets\nANSWER = ipywidgets.Text('E G B J D I H F')",
         "01.decoding_step": """
             import ast
@@ -362,7 +380,8 @@ def test_no_trick_makes_a_wrong_answer_right(mine, kind):
         assert set(words) == {WRONG}
         assert "no step before it has made that" in verdicts["01.one_query"][1]
         return
-    assert words == [MALFORMED, MALFORMED, MALFORMED, WRONG]
+    assert words == [MALFORMED, MALFORMED, MALFORMED, MALFORMED, WRONG]
+    assert "it is of type Order" in verdicts["01.pre_norm"][1]
     assert "it is of type Yes" in verdicts["01.one_query"][1]
     assert "it is of type Text" in verdicts["01.one_layer"][1]
     assert "ipywidgets" in verdicts["01.next_token"][1] or "Text" in verdicts["01.next_token"][1]
@@ -381,7 +400,7 @@ COMPUTED = {
 
 
 def test_an_answer_that_is_computed_is_run(mine):
-    for kinds in (list(COMPUTED)[:4], list(COMPUTED)[4:]):
+    for kinds in (list(COMPUTED)[: len(TASKS)], list(COMPUTED)[-len(TASKS) :]):
         answer(
             mine,
             {
@@ -416,6 +435,7 @@ def test_an_answer_that_does_not_run_is_told_why(mine):
         },
     )
     verdicts = judge(mine)
+    assert verdicts.pop("01.pre_norm")[0] == UNANSWERED
     assert [word for word, _ in verdicts.values()] == [MALFORMED] * 4
     messages = [message for _, message in verdicts.values()]
     assert messages[0].startswith("its answer cell does not run: SyntaxError: ")
@@ -430,6 +450,7 @@ def test_an_answer_that_hangs_or_ends_its_process_costs_no_other_its_verdict(min
         {
             "01.one_query": f"ANSWER = str({KEY['01.one_query']!r})",
             "01.one_layer": "while True: pass\nANSWER = str(1)",
+            "01.pre_norm": f"ANSWER = str({KEY['01.pre_norm']!r})",
             "01.next_token": "import os; os._exit(1)\nANSWER = str(1)",
             "01.decoding_step": f"ANSWER = str({KEY['01.decoding_step']!r})",
         },
@@ -437,6 +458,7 @@ def test_an_answer_that_hangs_or_ends_its_process_costs_no_other_its_verdict(min
     assert judge(mine, timeout=2) == {
         "01.one_query": (RIGHT, ""),
         "01.one_layer": (WRONG, "Its answer cell did not end: it took longer than 2 s."),
+        "01.pre_norm": (RIGHT, ""),
         "01.next_token": (
             WRONG,
             "Its answer cell did not end: its process ended before it had returned.",
@@ -493,7 +515,7 @@ def canned(monkeypatch):
 def test_with_nothing_solved_it_says_where_to_begin(course, canned, capsys):
     assert cli.main(["check"]) == 1
     out, err = capsys.readouterr()
-    assert out.count("not answered") == 4
+    assert out.count("not answered") == len(TASKS)
     assert "why" not in out
     assert (
         "Nothing is answered yet. A good place to begin is 01.one_query: open exercises/01" in out
@@ -509,7 +531,7 @@ def test_the_table_shows_verdicts_and_below_it_why(mine, canned, capsys):
     assert "01.next_token: not right yet\n    why [not right yet]\n    and more\n" in out
     assert "01.one_query: " not in out
     assert out.endswith(
-        "1 of 4 tasks are right. Go on with 01.one_layer in exercises/01_ordering.ipynb.\n"
+        "1 of 5 tasks are right. Go on with 01.one_layer in exercises/01_ordering.ipynb.\n"
     )
 
 
@@ -537,7 +559,7 @@ def test_a_file_that_cannot_be_read_is_one_sentence_and_the_others_go_on(
     answer(mine, dict.fromkeys(TASKS, "ANSWER = 'good'"))
     assert cli.main(["check"]) == 2
     out, err = capsys.readouterr()
-    assert out.count("│ right") == 4
+    assert out.count("│ right") == len(TASKS)
     assert sentence in err
     assert err.count("\n") == 1
 

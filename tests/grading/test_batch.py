@@ -84,7 +84,7 @@ def test_what_was_changed_is_judged_anew(tmp_path):
     put(class_ / "Zoë" / "01_ordering.ipynb", solved("01"))
     again = grade(class_, tmp_path / "out")
     assert again.again == 1
-    assert sum(row.points for row in again.rows["Zoë"]) == 4
+    assert sum(row.points for row in again.rows["Zoë"]) == 5
     assert grade(class_, tmp_path / "out", rules=Rules(confine.Confined(), seconds=9)).again == len(
         NAMES
     )
@@ -95,7 +95,7 @@ def test_exercises_that_nobody_handed_in_are_not_graded(tmp_path):
     tasks = {row.task[:2] for row in grade(class_, tmp_path / "out").rows["Zoë"]}
     assert tasks == {"01"}
     more = grade(class_, tmp_path / "out", numbers=["1", "03"]).rows["Zoë"]
-    assert [row.verdict for row in more[4:]] == [NOT_HANDED_IN] * 9
+    assert [row.verdict for row in more[5:]] == [NOT_HANDED_IN] * 9
     with pytest.raises(CourseError, match="there is no exercise 99"):
         grade(class_, tmp_path / "out", numbers=["99"])
 
@@ -264,7 +264,7 @@ def test_the_command(tmp_path, capsys):
     out = tmp_path / "results"
     assert cli.main(["grade", str(class_), "--out", str(out), "--workers", "1"]) == 0
     said = capsys.readouterr()
-    assert "Ana María: 4 of 4" in said.err
+    assert "Ana María: 5 of 5" in said.err
     assert "5 submissions are graded." in said.out
     assert "No notebook of an exercise was found" in said.out.replace("\n", " ")
     assert cli.main(["grade", str(class_), "--out", str(out)]) == 0

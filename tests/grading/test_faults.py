@@ -214,9 +214,9 @@ def points(rows, number):
 
 
 def test_right_and_half_right_get_what_they_earned(rows):
-    assert points(rows("right"), "01") == [1, 1, 1, 1]
+    assert points(rows("right"), "01") == [1, 1, 1, 1, 1]
     assert points(rows("right"), "04") == [1] * 6
-    assert points(rows("half"), "01") == [0, 0, 1, 1]
+    assert points(rows("half"), "01") == [0, 0, 1, 1, 1]
     # The other four are built on these two: what they call is not right yet.
     assert points(rows("half"), "04") == [0] * 6
     assert [row.verdict for row in rows("half").values()][:2] == [verdicts.WRONG, MALFORMED]
@@ -226,18 +226,18 @@ def test_right_and_half_right_get_what_they_earned(rows):
 
 
 def test_17_a_wrong_answer_saved_as_right_fails(rows):
-    assert points(rows("17 saved"), "01") == [0, 1, 1, 1]
+    assert points(rows("17 saved"), "01") == [0, 1, 1, 1, 1]
 
 
 @pytest.mark.parametrize("how", HOW)
 def test_18_a_check_out_of_the_way_hides_nothing(rows, how):
-    assert points(rows(f"18 {how}"), "01") == [0, 1, 1, 1]
+    assert points(rows(f"18 {how}"), "01") == [0, 1, 1, 1, 1]
     if how in ("deleted", "Markdown"):
         assert "01-one_query-check" in rows(f"18 {how}")["01.one_query"].message
 
 
 def test_19_a_copied_cell_is_reported(rows):
-    assert points(rows("19 copied"), "01") == [0, 1, 1, 1]
+    assert points(rows("19 copied"), "01") == [0, 1, 1, 1, 1]
     assert "2 cells give `attention_order` different" in rows("19 copied")["01.one_query"].message
 
 
@@ -261,7 +261,7 @@ def test_20_what_cannot_be_read_is_reported_in_words(rows, notes, what):
 
 
 def test_20_a_byte_order_mark_costs_nothing(rows, notes):
-    assert points(rows("20 right with a mark"), "01") == [1, 1, 1, 1]
+    assert points(rows("20 right with a mark"), "01") == [1, 1, 1, 1, 1]
     assert "byte-order mark" in notes("20 right with a mark")
 
 
@@ -280,13 +280,13 @@ def test_21_what_does_not_end_is_ended_and_the_others_are_judged(rows, what):
 
 
 def test_22_neither_lies_nor_patches_gain_a_point(rows):
-    assert points(rows("22 lies"), "01") == [0, 1, 1, 1]
+    assert points(rows("22 lies"), "01") == [0, 1, 1, 1, 1]
     assert "it is of type Always" in rows("22 lies")["01.one_query"].message
     assert rows("22 patched")["04.scores"].points == 0
 
 
 def test_23_an_answer_in_a_widget_gets_a_clear_word(rows):
-    assert points(rows("23 widget"), "01") == [0, 1, 1, 1]
+    assert points(rows("23 widget"), "01") == [0, 1, 1, 1, 1]
     assert "The cell is the answer" in rows("23 widget")["01.one_query"].message
 
 
