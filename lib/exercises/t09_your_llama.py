@@ -471,6 +471,17 @@ def _drawing(r):
     )  # fmt: skip
 
 
+def _order_decides(r):
+    """Arguments for which another token is drawn where top-p comes before min-p."""
+    while True:
+        p, share = _shares(r)
+        ratio, seed = float(r.rng.uniform(0.2, 0.6)), r.whole(0, 10**6)
+        other = min_p(top_p(p, share), ratio)
+        u = np.random.default_rng(seed).random()
+        if sample(np.log(p), 1, share, ratio, seed) != np.searchsorted(np.cumsum(other), u):
+            return np.log(p), 1, share, ratio, seed
+
+
 def _greedy(r):
     return r(9), 0, 0.7, 0.1, r.whole(0, 10**6)
 
@@ -483,12 +494,12 @@ HIDDEN = {
     "rms_norm": (_norm,) * 4,
     "rotate": (_turned,) * 3,
     "attend_grouped": (_grouped(), _grouped(1), _grouped(2), _far_scores),
-    "swiglu": (_swiglu(1), _swiglu(3), _swiglu(1000)),
+    "swiglu": (_swiglu(1), _swiglu(3), _swiglu(20), _swiglu(1000)),
     "llama_layer": (_layer(0), _layer(0), _layer(3), _layer(5)),
     "logits": (_head,) * 4,
     "top_p": (*[_shares] * 6, *[_equal_shares] * 3),
-    "min_p": (*[_ratios] * 6, lambda r: (np.array([0.5, 0.25, 0.25]), r.whole(1, 3) / 2)),
-    "sample": (*[_drawing] * 40, *[_greedy] * 3, *[_drawing_large] * 3),
+    "min_p": (lambda r: (np.array([0.5, 0.25, 0.25]), r.whole(1, 3) / 2), *[_ratios] * 6),
+    "sample": (*[_drawing] * 40, *[_order_decides] * 3, *[_greedy] * 3, *[_drawing_large] * 3),
 }
 
 TASKS = [

@@ -58,6 +58,8 @@ def key(value):
         return value.words
     if dataclasses.is_dataclass(value):
         return key(list(vars(value).values()))
+    if isinstance(value, dict):
+        return key(list(value.items()))
     if isinstance(value, list | tuple):
         return tuple(map(key, value))
     if isinstance(value, str):

@@ -57,4 +57,4 @@ def test_three_students_get_what_they_earned(tmp_path):
             name: gradebook.find_submission("first", name).score
             for name in ("right", "half", "wrong")
         }
-    assert scores == {"right": 4, "half": 2, "wrong": 0}
+    assert scores == {"right": 5, "half": 3, "wrong": 0}

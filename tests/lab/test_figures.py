@@ -91,7 +91,7 @@ def test_the_masked_scores_stand_between_the_scores_and_the_weights():
     assert [axis.get_title(loc="center") for axis in axes] == ["scores", "masked scores", "weights"]
     assert texts(axes[1]) == ["1", "−∞", "2", "3", "mask →"]
     assert axes[0].images[0].get_clim() == axes[1].images[0].get_clim() == (0.0, 5.0)
-    assert texts(axes[2])[:4] == ["1.00", "0.00", "0.25", "0.75"]
+    assert texts(axes[2])[:4] == ["1.00", "0", "0.25", "0.75"]
 
 
 def test_the_arrows_name_the_score_of_each_key():
