@@ -11,6 +11,7 @@ and because a damaged file is then always named in one sentence.
 import enum
 import importlib.util
 import math
+import mmap
 import reprlib
 import struct
 from collections.abc import Iterator, Mapping
@@ -294,6 +295,20 @@ def _map_file(path: Path) -> np.ndarray:  # -> (bytes,) uint8
         raise ModelError(f"There is no file {path}") from None
     except (OSError, ValueError) as error:
         raise ModelError(f"{path} can't be read: {error}") from None
+
+
+def give_back(data: np.ndarray) -> None:
+    """Let the system have the memory of a tensor's bytes; who looks again reads the file again."""
+    mapped: Any = data
+    while isinstance(mapped, np.ndarray):
+        mapped = mapped.base
+    if not isinstance(mapped, mmap.mmap) or not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    start = data.ctypes.data - np.frombuffer(mapped, np.uint8).ctypes.data
+    first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE  # whole pages alone
+    size = (start + data.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE - first
+    if size > 0:
+        mapped.madvise(mmap.MADV_DONTNEED, first, size)
 
 
 def _read_header(cursor: _Cursor) -> tuple[dict[str, Any], dict[str, TensorInfo]]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from lib.engine import quant
 from lib.engine.config import LlamaConfig, layer_shapes, open_model, read_tokenizer
-from lib.engine.gguf import GGUF
+from lib.engine.gguf import GGUF, give_back
 from lib.engine.team import Pool
 from lib.engine.tokenizer import Tokenizer
 from lib.errors import CourseError, ModelError
@@ -101,7 +101,9 @@ def read_weights(
         try:
             source = info.data if info.type in quant.AS_THEY_LIE else file.tensors[name]
             rows, columns = info.shape
-            return quant.pack(source, info.type, rows, columns, kinds[name], out)
+            made = quant.pack(source, info.type, rows, columns, kinds[name], out)
+            give_back(info.data)
+            return made
         except ModelError:
             raise
         except CourseError as error:

@@ -215,3 +215,13 @@ def test_the_model_is_read_alike_without_the_package(monkeypatch):
     right = read_gguf(find_model()).tensors[name]
     monkeypatch.setattr(own, "_types", lambda: (own._SIZES, own._Type))
     np.testing.assert_array_equal(read_gguf(find_model()).tensors[name], right)
+
+
+def test_memory_that_is_given_back_reads_as_before(tmp_path):
+    path = tmp_path / "bytes"
+    path.write_bytes(np.random.default_rng(0).bytes(50_000))
+    whole = engine_gguf._map_file(path)
+    before = bytes(whole)
+    for part in (whole[100:40_000], whole, whole[7:7], np.arange(5)):
+        engine_gguf.give_back(part)
+    assert bytes(whole) == before
