@@ -11,7 +11,6 @@ and because a damaged file is then always named in one sentence.
 import enum
 import importlib.util
 import math
-import mmap
 import reprlib
 import struct
 from collections.abc import Iterator, Mapping
@@ -299,6 +298,10 @@ def _map_file(path: Path) -> np.ndarray:  # -> (bytes,) uint8
 
 def give_back(data: np.ndarray) -> None:
     """Let the system have the memory of a tensor's bytes; who looks again reads the file again."""
+    if BROWSER:  # nothing is mapped there
+        return
+    import mmap
+
     mapped: Any = data
     while isinstance(mapped, np.ndarray):
         mapped = mapped.base
