@@ -11,7 +11,7 @@ import numpy as np
 from lib.exercises.judging import Malformed, Wrong
 from lib.exercises.roles import entries
 from lib.lab import toy
-from lib.lab.sick_toy import PLACES, SOUND, sick_toy
+from lib.lab.sick_toy import PLACES, SOUND, repaired, sick_toy
 
 KINDS = {"seed": int, "component": str, "repair": str, "next": str}
 OPENINGS = ("the dog", "the bird")
@@ -61,7 +61,7 @@ class Repair:
                 f"What do its faulty {found['component']} and its sound other step make of the "
                 f"last word? {judged}"
             )
-        wrote = patient.repaired(found["repair"]).write(OPENINGS[0])
+        wrote = repaired(patient, found["repair"]).write(OPENINGS[0])
         return f"Repaired, the patient of seed {found['seed']} writes “{wrote}”"
 
     def parse(self, answer):
@@ -124,12 +124,12 @@ def check_repair(patient, found, judged):
             f"the component fits, the repair does not: `{place}` is a place of "
             f"{_the(PLACES[place][0])}, and you named {_the(found['component'])}. {judged}"
         )
-    repaired = patient.repaired(place)
-    if max(off(repaired).values()) > SAME:
+    mended = repaired(patient, place)
+    if max(off(mended).values()) > SAME:
         text = next(t for t in OPENINGS if patient.write(t) != SOUND.write(t))
         raise Wrong(
             f"the component fits, the repair does not. It was run: with the right `{place}` the "
-            f"patient writes “{repaired.write(text)}”, as it did before. {judged}"
+            f"patient writes “{mended.write(text)}”, as it did before. {judged}"
         )
 
 

@@ -1,7 +1,8 @@
-"""Exercise 03: find the fault of a layer."""
+"""Exercise 03: find the fault of a layer, beside a healthy twin and without one."""
 
 from lib.exercises.diagnosis import Diagnosis
 from lib.exercises.judging import Task
+from lib.exercises.repairing import Repair
 from lib.lab.probes import movement
 
 
@@ -24,10 +25,16 @@ DIAGNOSES = {
     "real_2": Diagnosis("real_2", finds_layer=True),
 }
 
+REPAIRS = {
+    "word_1": Repair("word_1", probe="dog saw bird"),
+    "word_2": Repair("word_2", probe="bird run the"),
+    "word_3": Repair("word_3", probe="bird saw the dog"),
+}
+
 
 def _task(word, title, minutes, difficulty):
-    diagnosis = DIAGNOSES[word]
-    return Task(f"03.{word}", title, diagnosis.form, minutes, difficulty, diagnosis.judge)
+    judge = (DIAGNOSES | REPAIRS)[word]
+    return Task(f"03.{word}", title, judge.form, minutes, difficulty, judge.judge)
 
 
 TASKS = [
@@ -40,4 +47,7 @@ TASKS = [
     _task("stack", "One of four layers", 7, 3),
     _task("real_1", "A layer of the real model", 6, 2),
     _task("real_2", "One of thirty layers", 8, 3),
+    _task("word_1", "A toy that lost its thread", 10, 2),
+    _task("word_2", "Another toy", 8, 3),
+    _task("word_3", "A last toy", 8, 3),
 ]

@@ -20,7 +20,7 @@ OLD = np.float64(toy.embed("the bird saw the dog run"))  # what a cache held bef
 
 @dataclass(frozen=True)
 class Places:
-    """What a layer is made of, in the order in which it runs; the defaults are the sound ones."""
+    """What a layer is made of, in the order in which it runs; the defaults are sound."""
 
     queries: object = lambda X: X @ W.W_Q  # (n, d) -> (n, d)
     cache: object = lambda K, V: (K, V)  # what the queries find as keys and values
@@ -106,10 +106,11 @@ class SickToy:
         """Return the word that comes next."""
         return self.write(text, len(text.split()) + 1).split()[-1]
 
-    def repaired(self, place):
-        """Return the toy with the right function in one of its `PLACES`."""
-        sound = getattr(Places(), place)
-        return SickToy(f"{self._label}, repaired", replace(self._places, **{place: sound}))
+
+def repaired(patient, place):
+    """Return a toy with the right function in one of its `PLACES`."""
+    sound = getattr(Places(), place)
+    return SickToy(f"{patient._label}, repaired", replace(patient._places, **{place: sound}))
 
 
 SOUND = SickToy("a sound toy", Places())

@@ -18,7 +18,8 @@ from lib.exercises.t03_debugging import DIAGNOSES
 from lib.lab import faults
 from lib.lab.faults import REAL_FAULTS, TOY_FAULTS, WARDS, deal, patient, real_stack, toy_patient
 from lib.lab.installed import NoModel
-from tests.exercises.wrong.t03 import ATTENTION, ELSEWHERE, NETWORK, RIGHT, WRONG
+from lib.lab.sick_toy import TASKS as TOYS
+from tests.exercises.wrong.t03 import ATTENTION, ELSEWHERE, NETWORK, REPAIRS, RIGHT, WRONG
 
 # What each fault is found by: all of the codes, and no other.
 FOUND_BY = {
@@ -49,7 +50,7 @@ def found(component, evidence="", seed=0):
 
 
 def test_every_task_has_a_right_answer_and_wrong_ones():
-    assert set(RIGHT) == set(WRONG) == set(tasks_of("03")) == {f"03.{word}" for word in WARDS}
+    assert set(RIGHT) == set(WRONG) == set(tasks_of("03")) == {f"03.{w}" for w in (*WARDS, *TOYS)}
     assert min(map(len, WRONG.values())) >= 20
 
 
@@ -57,6 +58,9 @@ def test_every_task_has_a_right_answer_and_wrong_ones():
 def test_right_answers_print_one_line(name, capsys):
     check(name, RIGHT[name])
     line = f"{name}: right. Component and evidence fit the patient of seed 2026.\n"
+    if name in REPAIRS:
+        wrote = "the dog saw the bird fly ."
+        line = f"{name}: right. Repaired, the patient of seed 2026 writes “{wrote}”\n"
     assert capsys.readouterr().out == line
 
 

@@ -9,6 +9,7 @@ from lib.exercises import t01_ordering as t01
 from lib.exercises import t02_roles as t02
 from lib.exercises.diagnosis import evidence_table
 from lib.exercises.ordering import lettered_list
+from lib.exercises.repairing import places_table
 from lib.lab import example, show
 from lib.lab import experiments as lab
 
@@ -31,6 +32,7 @@ TEXTS = {
     "02-hops-people": show.table(["position", "name", "knows"], KNOWS),
     "02-window-figure": show.table(["query ↓ key →", *range(8)], WINDOW),
     "03-evidence": evidence_table(),
+    "03-places": places_table(),
 }
 FILES = {path.name[:2]: path for path in notebooks.chapters(notebooks.find_root(), "solutions")}
 

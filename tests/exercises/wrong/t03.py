@@ -1,5 +1,8 @@
 """Diagnoses for exercise 03: the right ones of seed 2026, and plausible wrong ones."""
 
+from lib.lab.sick_toy import PLACES
+from lib.lab.toy import WORDS
+
 ATTENTION = "Attention brings the left context to a token, and here its weights do not."
 NETWORK = "The FFN works on each position alone, and here it does something else."
 
@@ -36,6 +39,13 @@ RIGHT = {
     "03.stack": network("ffn_adds_nothing", layer=4),
     "03.real_1": attention("no_left_context"),
     "03.real_2": network("ffn_mixes_positions", layer=9),
+}
+
+# Toys without a twin: a repair, and the word that the patient says after a text.
+REPAIRS = {
+    "03.word_1": {"seed": 2026, "component": "attention", "repair": "mean", "next": "saw"},
+    "03.word_2": {"seed": 2026, "component": "attention", "repair": "scores", "next": "bird"},
+    "03.word_3": {"seed": 2026, "component": "FFN", "repair": "rows", "next": "dog"},
 }
 
 # Patients of other readers: right there, wrong for seed 2026.
@@ -205,3 +215,39 @@ WRONG["03.real_2"] += [
     ("one too far", {**RIGHT["03.real_2"], "layer": 10}, "layer 10 is sound"),
     ("another layer", {**RIGHT["03.real_2"], "layer": 3}, "layer 3 is sound"),
 ]
+
+
+def wrong_repairs(right):
+    """Yield (label, answer, message) for one toy without a twin."""
+    other = {"attention": "FFN", "FFN": "attention"}[right["component"]]
+    there = [place for place, (component, _) in PLACES.items() if component == other]
+    for place in there:
+        yield (
+            f"in the other component: {place}",
+            {**right, "component": other, "repair": place},
+            rf"fault in (the )?{other} does not explain .* by 0\.000 .* by [1-9\d]*\d\.\d+",
+        )
+    yield (
+        "a place of the other component",
+        {**right, "repair": there[0]},
+        f"`{there[0]}` is a place of (the )?{other}, and you named",
+    )
+    for place in [p for p in PLACES if p not in (*there, right["repair"])]:
+        message = f"with the right `{place}` the patient writes “the .*”, as it did before"
+        yield f"another place: {place}", {**right, "repair": place}, message
+    for word in [word for word in WORDS if word != right["next"]]:
+        message = f"the prediction does not.* does not say “{word}”"
+        yield f"next: {word}", {**right, "next": word}, message
+    yield "the stub", dict.fromkeys(right, ...), "still open"
+    yield "no seed", {k: v for k, v in right.items() if k != "seed"}, 'still open: "seed"'
+    yield "a list", list(right.values()), "the answer should be {.seed.*; it is .2026, "
+    yield "always equal inside", {**right, "next": Agreeable()}, "'next' should be a string"
+    yield "a kind of string", {**right, "repair": Text(right["repair"])}, "'repair' .* type Text"
+    yield "a seed below zero", {**right, "seed": -1}, '"seed" should be from 0'
+    yield "no place", {**right, "repair": "softmax"}, "one of queries, .*; it is 'softmax'"
+    yield "no word", {**right, "next": "cat"}, "one of the, dog, .*; it is 'cat'"
+    yield "one more name", {**right, "because": "x"}, "not for 'because'"
+
+
+RIGHT |= REPAIRS
+WRONG |= {name: list(wrong_repairs(right)) for name, right in REPAIRS.items()}
