@@ -220,7 +220,12 @@ def _large_with_cache(r: _Chance) -> tuple:
     return q, K, r(n, 4), np.eye(4), np.eye(4)[r.rng.permutation(4)], r(4, 4)
 
 
-_LAST_QUERIES = (_last(m=1), _last(m=2), _last(), _last(_high, 2), _last(_low, 1))
+_LAST_QUERIES = (
+    *map(_last, [None] * 3, (1, 2, 0)),
+    _last(_high, 2),
+    _last(_low, 1),
+    _last(_rising, 2),
+)
 _ONE_QUERY = (_one(), _one(), _one(_high), _one(_low), _one(_rising), _one(_falling))
 
 # For each function that is built, how the arguments of its rungs are drawn: r -> arguments. There
@@ -240,10 +245,11 @@ ARGUMENTS: dict[str, tuple[Callable, ...]] = {
     ),
     "attend": _ONE_QUERY,
     "causal_weights": (
-        *[_without_values(draw) for draw in (_last(), _last(_high), _last(_low), _last(wide=17))],
+        *[_without_values(_last(near)) for near in (None, _high, _low, _rising)],
+        _without_values(_last(wide=17)),
         _below_any_mask,
     ),
-    "attend_causal": (_last(), _last(), _last(wide=17), _last(_high), _last(_low)),
+    "attend_causal": (_last(), _last(), _last(wide=17), *map(_last, (_high, _low, _rising))),
     "attend_last": _LAST_QUERIES,
     "gelu": (
         lambda r: (2 * r(*r.sizes(2)),),

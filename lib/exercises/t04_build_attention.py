@@ -131,6 +131,10 @@ CAUSAL_WEIGHTS = Building(
         Rung("a score lower than any mask",
              "The first token finds itself with a score of −3 · 10⁹. The future is still closed.",
              (array([1], [1]), array([-3e9], [0]))),
+        Rung("a loud future",
+             "The first token finds itself with a score of 0 and the second with 2000. It does not "
+             "see the second: all of its weight is its own.",
+             (array([1], [1]), array([0], [2000]))),
         Rung("all of it together", "Five tokens of width 3.",
              (numbers(9, 5, 3), numbers(10, 5, 3))),
     ),
@@ -164,6 +168,10 @@ ATTEND_CAUSAL = Building(
              (numbers(14, 4, 2), np.vstack([numbers(15, 3, 2), [[90, -90]]]),
               np.vstack([numbers(16, 3, 3), [[1e4, -1e4, 1e4]]])),
              run=lambda call, Q, K, V: call(Q, K, V)[:-1], part="the rows before the last"),
+        Rung("a loud future",
+             "The first token finds itself with a score of 0 and the second with 2000. It does not "
+             "see the second: its own value comes out.",
+             (array([1], [1]), array([0], [2000]), array([1, 2], [30, 40]))),
         Rung("all of it together", "Five tokens, keys of width 3, values of width 4.",
              (numbers(17, 5, 3), numbers(18, 5, 3), numbers(19, 5, 4))),
     ),
@@ -194,6 +202,10 @@ LAST_QUERIES = Building(
              (np.ones((1, 16)), np.outer([0.5, 0, 0], np.ones(16)), array([1, 2], [0, 0], [0, 0]))),
         Rung("large scores", "The scores are 1000 and 1001, and then 1000, 1001 and 1000.",
              (array([1], [1]), array([1000], [1001], [1000]), array([1, 0], [0, 1], [1, 1]))),
+        Rung("a loud future",
+             "Two queries, the last two of three tokens. The first of them does not see the last "
+             "token, whose score would be 2000: it finds two scores of 0.",
+             (array([1], [1]), array([0], [0], [2000]), array([2, 0], [4, 2], [9, 9]))),
         Rung("all of it together", "Three queries, six tokens, keys of width 2, values of width 5.",
              (numbers(23, 3, 2), numbers(24, 6, 2), numbers(25, 6, 5))),
     ),

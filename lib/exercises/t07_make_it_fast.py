@@ -262,7 +262,7 @@ def _reads(name):
 
 
 def one_pass(tally):
-    """Say where a key was read before the value of the key before it was used."""
+    """Say where a key was read before the value of the key before it was used, if anywhere."""
     used = -1
     for name, place in tally.reads:
         if name == "V":
@@ -270,8 +270,9 @@ def one_pass(tally):
         if name == "K" and place // D > used + 1:
             key = place // D
             return (
-                f"It reads key {key} before it has used value {key - 1}: that is a second pass, "
-                "and until then something has to be kept for every key."
+                f"It reads key {key} before it has used value {key - 1}, so the scores of several "
+                "keys are kept at once: of all of them in two passes, of a block of them where "
+                "keys are taken in blocks. Here nothing is kept of a key once its value is used."
             )
     return ""
 

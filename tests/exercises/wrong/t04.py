@@ -43,6 +43,14 @@ def masked_after(Q, K):
     return softmax(Q @ K.T / np.sqrt(K.shape[1])) * np.tri(len(K))
 
 
+def unmasked_largest(Q, K):
+    """The largest score is taken before the future is masked."""
+    found = Q @ K.T / np.sqrt(K.shape[1])
+    powers = np.exp(found - found.max(axis=1, keepdims=True))
+    powers = powers * np.tri(len(K), dtype=bool)[len(K) - len(Q) :]
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
 def in_place(Q, K):
     Q /= np.sqrt(K.shape[1])
     return mixing(scale=lambda n, d: 1)(Q, K)
@@ -202,6 +210,8 @@ WRONG = {
         ("not normalised", mixing(norm=lambda s: np.exp(s - s.max(axis=1, keepdims=True))),
          "fails at the sum of each row"),
         ("transposed", lambda Q, K: causal_weights(Q, K).T, "fails at the sum of each row"),
+        ("the largest score of the whole row", unmasked_largest,
+         "fails at (a score lower than any mask|a loud future)"),
         ("in place", in_place, "changes its argument Q in place"),
     ],
     "04.attend_causal": [
@@ -233,8 +243,12 @@ WRONG = {
         ("a window of four tokens",
          then_values(mixing(visible=window)),
          "fails at all of it together"),
+        ("the largest score of the whole row", then_values(unmasked_largest),
+         "fails at a loud future"),
     ],
     "04.last_queries": [
+        ("the largest score of the whole row", then_values(unmasked_largest),
+         "fails at a loud future"),
         ("mask from the first position",
          then_values(mixing(visible=lambda m, n: np.tri(m, n, dtype=bool))),
          "fails at one query, the whole left context"),
