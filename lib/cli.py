@@ -371,7 +371,7 @@ def check(names: Exercises = None, timeout: Timeout = 60) -> None:
     Save the notebook first: its file is read, and never written. Code 0 means that every task is
     right, 1 that some are not, 2 that a notebook could not be read.
     """
-    from lib.exercises import checking
+    from lib.exercises import checking, parts
     from lib.exercises.judging import RIGHT
 
     exercises, unreadable = _read_exercises(names or [])
@@ -388,6 +388,8 @@ def check(names: Exercises = None, timeout: Timeout = 60) -> None:
     every = [row for rows in verdicts.values() for row in rows]
     if every:
         print(_closing_line(verdicts))
+    if board := parts.board(every):
+        print(board)
     if unreadable:
         raise typer.Exit(WRONG_INPUT)
     if any(row.verdict != RIGHT for row in every):
@@ -615,6 +617,10 @@ def say(
         bool, typer.Option("--slide", help="Go on past the context: forget its older half.")
     ] = False,
     plain: Plain = False,
+    own: Annotated[
+        bool,
+        typer.Option("--mine", help="Use your functions of the exercises where they are right."),
+    ] = False,
 ) -> None:
     """Let the real model continue a text.
 
@@ -624,6 +630,10 @@ def say(
     from lib.arguments import check_sampling
 
     check_sampling(temperature, top_k, top_p)  # before seconds are spent on loading the model
+    if own:
+        given = {"--chat": chat, "--model": model, "--threads": threads, "--slide": slide}
+        _say_with_own(prompt, tokens, given | {"--plain": plain}, temperature, top_k, top_p, seed)
+        return
     llama = _load(model, threads, plain)
     from lib.engine import sampling
 
@@ -636,6 +646,25 @@ def say(
     print(flush=True)
     if stopped:
         raise typer.Exit(INTERRUPTED)
+
+
+def _say_with_own(
+    prompt: str, tokens: int, given: dict[str, object], temperature: float, top_k: int | None,
+    top_p: float | None, seed: int | None,
+) -> None:  # fmt: skip
+    """Let the model speak with the reader's functions, in a process of its own."""
+    if unfit := [option for option, value in given.items() if value]:
+        raise UsageError(f"--mine runs one model in one way; leave {unfit[0]} away.")
+    from lib.exercises import mine
+
+    paths = notebooks.chapters(notebooks.find_root(), notebooks.EXERCISES)
+    sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    try:
+        code = mine.say(prompt, paths, tokens, _say_error, **sampling)
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    if code:
+        raise typer.Exit(code)
 
 
 def _print_as_it_comes(llama: Llama | FastLlama, tokens: Iterable[int]) -> tuple[str, bool]:

@@ -17,7 +17,7 @@ from lib.exercises import answers, questions, reading
 from lib.exercises.judging import MISSING
 from lib.exercises.reading import Cell
 from lib.exercises.running.process import Trusted
-from lib.exercises.verdicts import Row, Rules, judge_notebook
+from lib.exercises.verdicts import Notebook, Row, Rules, judge_notebook
 
 
 @dataclass(frozen=True)
@@ -77,3 +77,8 @@ def judged(mine: Mine, timeout: float = 60) -> list[Row]:
         replace(row, verdict=MISSING, message=mine.lost[row.task]) if row.task in mine.lost else row
         for row in rows
     ]
+
+
+def program(mine: Mine, question: questions.Question) -> list[str]:
+    """Return the code that is run for an answer: what it needs, then its cell."""
+    return Notebook("", mine.exercise, mine.cells, Rules(Trusted())).program(question)

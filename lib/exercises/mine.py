@@ -5,14 +5,17 @@ that runs the cells of the right answers and the model with them; no code of a r
 process that judges, and Ctrl-C ends both. `finish` does the same within a notebook.
 """
 
+from __future__ import annotations
+
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,47 +28,19 @@ from lib.exercises import t08_read_a_model as t08
 from lib.exercises import t09_your_llama as t09
 from lib.exercises.building import plain
 from lib.exercises.judging import RIGHT, Malformed, NotRight, Unanswered, Wrong
+from lib.exercises.parts import PARTS
 from lib.ffn import swiglu
 from lib.norm import rms_norm
 from lib.rope import rope
 
-# The parts in the order in which a text meets them: the function's name, its task, what it is.
-PARTS = {
-    "q8_block": ("08.q8_block", "blocks of 8 bits"),
-    "q4_block": ("08.q4_block", "blocks of 4 bits"),
-    "read_tensor": ("08.tensor", "the tensors of the file"),
-    "split": ("08.split", "a text in pieces"),
-    "merge": ("08.merge", "merges of pieces"),
-    "encode": ("08.encode", "a text to tokens"),
-    "embed": ("08.embed", "tokens to vectors"),
-    "rms_norm": ("09.rms_norm", "the norm"),
-    "rotate": ("09.rotate", "rotary positions"),
-    "my_attention": ("06.real_model", "attention of one head"),
-    "attend_grouped": ("09.attend_grouped", "heads in groups"),
-    "swiglu": ("09.swiglu", "the gated FFN"),
-    "llama_layer": ("09.layer", "the layer and its cache"),
-    "logits": ("09.logits", "the head"),
-    "top_p": ("09.top_p", "top-p"),
-    "min_p": ("09.min_p", "min-p"),
-    "sample": ("09.sample", "the next token"),
-    "decode": ("08.decode", "tokens to a text"),
-}
-NOTEBOOKS = ("06", "08", "09")
 SLOW_TO_READ = 60  # seconds for all tensors
 TOO_FAR = 2e-3  # of the largest number: sums in float32, over rows of a thousand numbers
 SLOWER = 4  # times as long as the course's function, before it is said
 
 
-def board(rows: Iterable) -> str:
-    """Return which parts of the engine are the reader's, of the verdicts on tasks; may be empty."""
-    verdicts = {row.task: row.verdict for row in rows}
-    tasks = {name: task for name, (task, _) in PARTS.items() if task in verdicts}
-    yours = [name for name, task in tasks.items() if verdicts[task] == RIGHT]
-    others = [name for name in tasks if name not in yours]
-    if not yours:
-        return ""
-    rest = f" Not yet: {', '.join(others)}." if others else ""
-    return f"Your own engine: {', '.join(yours)} are yours ({len(yours)} of {len(tasks)}).{rest}"
+if TYPE_CHECKING:
+    from lib.exercises.checking import Mine
+    from lib.exercises.verdicts import Row
 
 
 # --- A reader's function in the model ------------------------------------------------------------
@@ -257,10 +232,9 @@ class Engine:
             model = model.using(head=lambda X: head(np.atleast_2d(X), gain, embedding, eps))
         if "embed" in self.watched:
             place = small_model.place_of(self.file, "token_embd.weight")
-            embed = self.watched["embed"]
-            embed.course = lambda ids, *rest: model.embedding[ids]
-            rows = _Rows(lambda ids: embed.numbers(ids, *place[:3], model.config.d))
-            rows.table, model.embedding = model.embedding, rows
+            embed, table = self.watched["embed"], model.embedding
+            embed.course = lambda ids, *rest: table[ids]
+            model.embedding = _Rows(lambda ids: embed.numbers(ids, *place[:3], model.config.d))
         return model
 
     # --- Reading ---
@@ -482,35 +456,29 @@ def finish(prompt, parts, n=8, temperature=0.0, seed=None):
 # --- course say --mine ---------------------------------------------------------------------------
 
 
-def programs_of(mine, rows):
-    """Return the code of each right answer of a notebook that is a part: name -> list of cells.
+def programs_of(mine: Mine, rows: Sequence[Row]) -> dict[str, list[str]]:
+    """Return the cells of each right answer that is a part: the name, its variable and cells."""
+    from lib.exercises import checking
 
-    Parameters
-    ----------
-    mine : lib.grading.check.Mine
-    rows : list of lib.grading.judge.Row
-    """
-    from lib.grading import judge
-
-    notebook = judge._Notebook("", mine.exercise, mine.handed.cells[mine.exercise.number],
-                               judge.Rules(unconfined=True))  # fmt: skip
     right = {row.task for row in rows if row.verdict == RIGHT}
-    questions = {q.task: q for q in mine.exercise.questions}
+    questions = {q.task: q for q in mine.exercise.questions if q.task in right}
     return {
-        name: [questions[task].variable, *notebook._program(questions[task])]
+        name: [questions[task].variable, *checking.program(mine, questions[task])]
         for name, (task, _) in PARTS.items()
-        if task in right and task in questions
+        if task in questions
     }
 
 
-def say(prompt, folder: Path, tokens=50, tell=print, **sampling):
-    """Judge the notebooks of a folder, then let the model speak in a process of its own.
+def say(
+    prompt: str, paths: Sequence[Path], tokens: int, tell: Callable, **sampling: float | None
+) -> int:
+    """Judge a reader's notebooks, then let the model speak in a process of its own.
 
     Parameters
     ----------
     prompt : str
-    folder : Path
-        Of the reader's exercises.
+    paths : sequence of Path
+        The reader's exercises; those without a part of the engine are passed over.
     tokens : int
     tell : callable
         ``tell(sentence)`` says what is no part of the text.
@@ -522,22 +490,22 @@ def say(prompt, folder: Path, tokens=50, tell=print, **sampling):
     int
         0, or 1 where a function could not be used.
     """
-    from lib.grading import check
+    from lib.exercises import checking
 
     programs = {}
-    for path in sorted(folder.glob("*.ipynb")):
-        if path.name[:2] in NOTEBOOKS:
-            mine = check.read(path)
-            programs |= programs_of(mine, check.judged(mine))
+    for path in paths:
+        mine = checking.read(path)
+        if any(q.task == task for q in mine.exercise.questions for task, _ in PARTS.values()):
+            programs |= programs_of(mine, checking.judged(mine))
     if not programs:
-        tell("None of the engine's parts is yours yet: exercises 08 and 09 ask for them. "
-             "The course's functions speak.")  # fmt: skip
+        tell("None of the engine's parts is yours yet: exercises 08 and 09 ask for them. The "
+             "course's functions speak.")  # fmt: skip
     task = json.dumps({"prompt": prompt, "n": tokens, "programs": programs, **sampling})
-    command = [sys.executable, "-m", "lib.exercises.mine"]
+    command = [sys.executable, "-X", "utf8", "-m", "lib.exercises.mine"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, cwd=Path(__file__).parents[2]) as child:
         try:
             child.communicate(task.encode())
-        except BaseException:
+        except BaseException:  # Ctrl-C ends both
             child.kill()
             raise
     return child.returncode
@@ -572,6 +540,8 @@ def main():
         print(flush=True)
         for line in engine.report():
             tell(line)
+    except KeyboardInterrupt:
+        return 130
     except NotRight as refusal:
         tell(f"\n{refusal.heading}: {refusal}")
         return 1

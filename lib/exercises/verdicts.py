@@ -93,7 +93,7 @@ def judge_notebook(
 ) -> list[Row]:
     """Return the verdicts on one notebook, a row for each task of the exercise."""
     try:
-        return _Notebook(student, exercise, cells, rules).rows()
+        return Notebook(student, exercise, cells, rules).rows()
     except Exception as error:  # whatever it was, the others shall have their verdicts
         why = f"The notebook broke its judge: {type(error).__name__}."
         return [row_of(student, question, NOT_JUDGED, why) for question in exercise.questions]
@@ -108,7 +108,7 @@ def row_of(student: str, question: Question, word: str, message: str, **more: st
     )
 
 
-class _Notebook:
+class Notebook:
     """One notebook of one student."""
 
     def __init__(
@@ -172,7 +172,7 @@ class _Notebook:
     def _run(self, left: list[Question]) -> None:
         """Judge answers in one process after the other, until each has its verdict."""
         patience = self.rules.patience
-        programs = {q.task: self._program(q) for q in left}
+        programs = {q.task: self.program(q) for q in left}
         every = "\n".join(part for program in programs.values() for part in program)
         numba = "numba" in every or "lib.jit" in every
         seconds = math.ceil(self.rules.seconds * (len(left) + 1))
@@ -194,7 +194,7 @@ class _Notebook:
                 self._give(question, WRONG, why)
             left = [q for q in left if q.task not in self.judged]
 
-    def _program(self, question: Question) -> list[str]:
+    def program(self, question: Question) -> list[str]:
         """Return the code to run for an answer: what it needs, then its cell."""
         source = literal.clean(self.found[question.task].source)
         above, below = self.sources(question)
