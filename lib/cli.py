@@ -621,25 +621,40 @@ def say(
         bool,
         typer.Option("--mine", help="Use your functions of the exercises where they are right."),
     ] = False,
+    guess: Annotated[
+        bool, typer.Option("--guess", help="Guess tokens from the text; check them in one pass.")
+    ] = False,
+    prompts: Annotated[
+        Path | None, typer.Option(help="A file of texts, one a line: continue them together.")
+    ] = None,
 ) -> None:
     """Let the real model continue a text.
 
     The continuation alone goes to stdout, as it comes. Ctrl-C ends it.
     """
-    prompt = _prompt(prompt, context.args)
     from lib.arguments import check_sampling
 
     check_sampling(temperature, top_k, top_p)  # before seconds are spent on loading the model
-    if own:
-        given = {"--chat": chat, "--model": model, "--threads": threads, "--slide": slide}
-        _say_with_own(prompt, tokens, given | {"--plain": plain}, temperature, top_k, top_p, seed)
+    sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    given = {"--chat": chat, "--slide": slide, "--plain": plain, "--guess": guess, "--mine": own}
+    if prompts is not None:
+        _refuse("--prompts", given | {"PROMPT": prompt})
+        _say_all(prompts, tokens, model, threads, sampling)
         return
+    prompt = _prompt(prompt, context.args)
+    if own:
+        _refuse("--mine", given | {"--mine": None, "--model": model, "--threads": threads})
+        _say_with_own(prompt, tokens, sampling)
+        return
+    if guess:
+        _refuse("--guess", {"--plain": plain})
     llama = _load(model, threads, plain)
-    from lib.engine import sampling
+    from lib.engine.sampling import generate
 
     ids = _ids_of(llama, [{"role": "user", "content": prompt}] if chat else prompt)
     when_full = "slide" if slide else "error"
-    chosen = sampling.generate(llama, ids, tokens, temperature, top_k, top_p, seed, when_full)
+    ahead = "auto" if guess else None
+    chosen = generate(llama, ids, tokens, **sampling, when_full=when_full, guess=ahead)
     if not chat:
         _show_prompt(prompt)
     _, stopped = _print_as_it_comes(llama, chosen)
@@ -648,23 +663,61 @@ def say(
         raise typer.Exit(INTERRUPTED)
 
 
-def _say_with_own(
-    prompt: str, tokens: int, given: dict[str, object], temperature: float, top_k: int | None,
-    top_p: float | None, seed: int | None,
-) -> None:  # fmt: skip
+def _refuse(option: str, given: dict[str, object]) -> None:
+    """Raise a `UsageError` where something is given that does not go with an option."""
+    if unfit := [name for name, value in given.items() if value]:
+        raise UsageError(f"{option} does not go with {unfit[0]}; leave one of them away.")
+
+
+def _say_with_own(prompt: str, tokens: int, sampling: dict) -> None:
     """Let the model speak with the reader's functions, in a process of its own."""
-    if unfit := [option for option, value in given.items() if value]:
-        raise UsageError(f"--mine runs one model in one way; leave {unfit[0]} away.")
     from lib.exercises import mine
 
     paths = notebooks.chapters(notebooks.find_root(), notebooks.EXERCISES)
-    sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     try:
         code = mine.say(prompt, paths, tokens, _say_error, **sampling)
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     if code:
         raise typer.Exit(code)
+
+
+def _say_all(
+    path: Path, tokens: int, model: Path | None, threads: int | None, sampling: dict
+) -> None:
+    """Continue all texts of a file together, and print each as soon as it is done.
+
+    A line that cannot be continued is told, and costs the others nothing.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise CourseError(f"{path} is not UTF-8 text") from None
+    except OSError as error:
+        raise CourseError(f"{path} can't be read: {error.strerror}") from None
+    llama = _load(model, threads, plain=False)
+    from lib.engine.fast import FastLlama
+    from lib.engine.sampling import Sampler
+    from lib.engine.scheduler import Scheduler
+
+    if not isinstance(llama, FastLlama):
+        raise CourseError("--prompts needs the fast engine, and that needs Numba")
+    scheduler, all_right, asked = Scheduler(llama), True, {}
+    for k, line in enumerate(lines, 1):
+        try:
+            text = scheduler.add(_ids_of(llama, line), tokens, Sampler(**sampling))
+            asked[text.number] = k, line
+        except CourseError as error:
+            _say_error(f"{path.name}, line {k}: {error}")
+            all_right = False
+    try:
+        for text in scheduler.run():
+            k, line = asked[text.number]
+            print(f"[{k}] {line}{llama.tokenizer.decode(text.said)}\n", flush=True)
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    if not all_right:
+        raise typer.Exit(WRONG_INPUT)
 
 
 def _print_as_it_comes(llama: Llama | FastLlama, tokens: Iterable[int]) -> tuple[str, bool]:

@@ -396,9 +396,10 @@ def fake(monkeypatch):
     model = FakeModel()
     model.says = map(ord, "so")
 
-    def generate(llama, ids, n, temperature, top_k, top_p, seed, when_full):
+    def generate(llama, ids, n, temperature, top_k, top_p, seed, when_full, guess=None):
         assert llama is model
         model.asked = (ids, n, temperature, top_k, top_p, seed, when_full)
+        model.guess = guess
         return model.says
 
     def load(*loaded):
@@ -425,6 +426,9 @@ def test_say_passes_every_option_on(fake):
     assert fake.encoded == ("<user>Hi", True)
     assert fake.asked[1:] == (7, 0.5, 3, 0.9, 11, "slide")
     assert fake.loaded == (Path("m.gguf"), 3, True)
+    assert fake.guess is None
+    assert cli.main(["say", "Hi", "--guess"]) == 0
+    assert fake.guess == "auto"
 
 
 def test_say_streams(fake, monkeypatch):
@@ -720,6 +724,37 @@ def test_say_with_the_real_model(capsys, engine):
     assert out.startswith(" Paris")
     assert prompt not in out
     assert err in ("", COMPILING)
+
+
+@pytest.mark.usefixtures("compiled")
+def test_say_continues_a_file_of_texts_and_loses_none_to_a_bad_line(tmp_path, capsys):
+    texts = ["The capital of France is", "", "Once upon a time", "Hi " * 9000, "One, two, three,"]
+    (tmp_path / "texts").write_text("\n".join(texts), encoding="utf-8")
+    assert cli.main(["say", "--prompts", str(tmp_path / "texts"), "--tokens", "6"]) == 2
+    out, err = capsys.readouterr()
+    said = dict(re.findall(r"^\[(\d)\] ([^\[]*)\n\n", out, re.MULTILINE | re.DOTALL))
+    for k in (1, 3, 5):
+        assert cli.main(["say", texts[k - 1], "--tokens", "6"]) == 0
+        alone, _ = capsys.readouterr()
+        assert said.pop(str(k)) == texts[k - 1] + alone.removesuffix("\n")
+    assert said == {}
+    lines = err.replace(COMPILING, "").splitlines()
+    assert [line.split(":")[1] for line in lines] == [" texts, line 2", " texts, line 4"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--prompts", "no such file"], "no such file can't be read: No such file or directory."),
+        (["--prompts", "."], "can't be read: Is a directory."),
+        (["Hi", "--prompts", "x"], "--prompts does not go with PROMPT; leave one of them away."),
+        (["--prompts", "x", "--guess"], "--prompts does not go with --guess"),
+        (["Hi", "--guess", "--plain"], "--guess does not go with --plain"),
+    ],
+)
+def test_say_names_what_does_not_go_together(capsys, words, message):
+    assert cli.main(["say", *words]) == 2
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("compiled")

@@ -155,7 +155,9 @@ def test_programs_are_those_of_right_answers_alone(solved):
     assert list(mine.programs_of(read, rows)) == ["rms_norm"]
 
 
-@pytest.mark.parametrize("option", [["--chat"], ["--plain"], ["--threads", "2"], ["--slide"]])
+@pytest.mark.parametrize(
+    "option", [["--chat"], ["--plain"], ["--threads", "2"], ["--slide"], ["--guess"]]
+)
 def test_options_that_do_not_fit_are_named(option, capsys):
     assert cli.main(["say", "--mine", "x", *option]) == 2
-    assert f"leave {option[0]} away" in capsys.readouterr().err
+    assert f"--mine does not go with {option[0]}" in capsys.readouterr().err
