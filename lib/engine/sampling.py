@@ -26,7 +26,7 @@ def probabilities(
     """Return the probability of each token.
 
     The logits are divided by the temperature; then only the `top_k` most likely tokens are kept
-    (Fan et al. 2018, section 3.2); then, of the renormalised rest, the fewest that together have
+    (Fan et al. 2018, section 5.4); then, of the renormalised rest, the fewest that together have
     the probability `top_p` (Holtzman et al. 2020, section 3.1); then those that are at least
     `min_p` times as likely as the likeliest (Nguyen et al. 2024, section 3).
 

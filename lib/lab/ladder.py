@@ -5,8 +5,12 @@ y = x Wᵀ. Blocks are 32 neighbours of a row. `lib.engine.quant` lays the same 
 vectors; here they stay apart and can be looked at.
 """
 
+from __future__ import annotations
+
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,8 +24,11 @@ from lib.errors import CourseError
 from lib.jit import NUMBA, kernel, vector_kernel
 
 if NUMBA:  # the blocks go without, the engine's vectors do not
+    from lib.engine import batch
     from lib.engine.kernels import Activations, four_groups, meet, multiply
     from lib.engine.simd import atomic_add
+if TYPE_CHECKING:
+    from lib.engine.fast import FastLlama
 
 BYTES_AT_ONCE = 24 * 1024  # of weights that a thread takes at a time
 
@@ -279,3 +286,63 @@ def pass_cost(
     gains = 4 * (2 * config.L + 1) * config.d
     read = layers + head + gains + work.cache_bytes(config, before, 4)
     return work.multiply_adds(config, tokens, before), read
+
+
+def bytes_of_parts(config: LlamaConfig, bits: float = 5, head_bits: float = 8.5) -> tuple:
+    """Return the bytes that a token reads in the layers, and in the head."""
+    head = config.vocabulary * config.d * head_bits / 8
+    return pass_cost(config, bits, head_bits=head_bits)[1] - head, head
+
+
+@vector_kernel
+def _meet_once(thread, threads, sync):
+    meet(sync, threads)
+
+
+def token_time(model: FastLlama, prompt: Sequence[int], token: int, times: int = 16) -> dict:
+    """Return the seconds of one token by part, the least of some: they add up to the whole.
+
+    Parameters
+    ----------
+    model : FastLlama
+    prompt : sequence of int
+        What is in the cache before.
+    token : int
+    times : int
+
+    Returns
+    -------
+    dict
+        layers, head, start of threads, Python.
+    """
+    cache, team = model.new_cache(len(prompt) + 1), model._team
+    model.logits(prompt, cache)
+    run, inside, whole, layers, start = team.run, [], [], [], []
+
+    def seconds(call, found):
+        begun = time.perf_counter()
+        call()
+        found.append(time.perf_counter() - begun)
+
+    def one():
+        model.logits([token], cache)
+        cache.truncate(len(prompt))
+
+    runs = [batch.Run(0, np.array([token]), True)]
+    team.run = lambda *given: seconds(lambda: run(*given), inside)
+    try:
+        for _ in range(times):
+            seconds(one, whole)
+    finally:
+        del team.run
+    cache.make_room(1)
+    for _ in range(times):
+        seconds(lambda: model._run(runs, [cache], [], 0, model.config.L), layers)
+        seconds(lambda: run(_meet_once, 2), start)
+    threads = min(start)
+    return {
+        "layers": min(layers) - threads,
+        "head": max(0.0, min(inside) - min(layers)),
+        "start of threads": threads,
+        "Python": min(whole) - min(inside),
+    }

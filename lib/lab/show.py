@@ -11,11 +11,34 @@ from IPython.display import Markdown
 
 from lib.jit import NUMBA, source_of
 
+LINES_AT_ONCE = 30  # of a source; a longer one is folded
+
 
 def source(*functions):
-    """Show the source of functions and kernels, as they are in the library and as they run."""
-    texts = [textwrap.dedent(inspect.getsource(source_of(function))) for function in functions]
-    return Markdown("```python\n" + "\n\n".join(text.rstrip() for text in texts) + "\n```")
+    """Show the source of functions and kernels, as they are in the library and as they run.
+
+    Of a long source the heads are shown: the names, what they are given, and what they do.
+    """
+    texts = [
+        textwrap.dedent(inspect.getsource(source_of(function))).rstrip() for function in functions
+    ]
+    whole = "```python\n" + "\n\n".join(texts) + "\n```"
+    count = whole.count("\n") - 1
+    if count <= LINES_AT_ONCE:
+        return Markdown(whole)
+    heads = "```python\n" + "\n\n".join(map(_head, texts)) + "\n```"
+    summary = f"<summary>The whole source: {count} lines</summary>"
+    return Markdown(f"{heads}\n\n<details>\n{summary}\n\n{whole}\n\n</details>")
+
+
+def _head(text):
+    """Return a function as far as the first sentence of its docstring."""
+    function = ast.parse(text).body[0]
+    lines = text.splitlines()[: function.body[0].lineno - 1]
+    said = (ast.get_docstring(function) or "").split("\n\n")[0]
+    return "\n".join(
+        [*lines, *([f'    """{said.replace(chr(10), f"{chr(10)}    ")}"""'] * bool(said)), "    …"]
+    )
 
 
 def diff(before, after):

@@ -5,6 +5,7 @@ import pytest
 
 from lib import reference
 from lib.engine import simd
+from lib.engine.fast import load_fast
 from lib.engine.gguf import TensorInfo
 from lib.engine.llama import LlamaConfig
 from lib.engine.work import multiply_adds
@@ -207,3 +208,19 @@ def test_a_pass_is_drawn_on_the_slope_or_on_the_level_roof(intensity, rate):
     assert roof.get_xdata().tolist() == [0.1, 5.0, 400.0]
     np.testing.assert_allclose(roof.get_ydata(), [2, 100, 100])
     assert (point.get_xdata()[0], point.get_ydata()[0]) == (intensity, rate)
+
+
+def test_the_parts_of_a_token_add_up_to_it(compiled):
+    fast = load_fast(threads=2)
+    spent = ladder.token_time(fast, [504, 3575, 282], 4649, times=4)
+    assert list(spent) == ["layers", "head", "start of threads", "Python"]
+    assert all(seconds >= 0 for seconds in spent.values())
+    assert spent["layers"] > spent["head"] > 0
+    assert "run" not in vars(fast._team)  # nothing stays patched
+    layers, head = ladder.bytes_of_parts(fast.config)
+    assert layers + head == ladder.pass_cost(fast.config, 5)[1]
+    assert head == 49152 * 576 * 8.5 / 8
+    axis = pictures.parts_of_a_token(spent, {"layers": 0.002, "head": 0.001}).axes[0]
+    assert [bar.get_width() for bar in axis.patches[:2]] == [2.0, 1.0]
+    measured = sum(bar.get_width() for bar in axis.patches[2:])
+    assert np.isclose(measured, 1e3 * sum(spent.values()))

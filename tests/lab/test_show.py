@@ -9,6 +9,15 @@ from lib.lab import example, show
 
 def test_source_shows_kernels_ufuncs_and_functions_as_they_stand():
     text = show.source(attention._mix, ffn._relu, attention.attend).data
+    heads, whole = text.split("\n\n<details>\n<summary>The whole source: ")
+    assert heads.endswith("\n    …\n```")
+    assert heads.count("    …") == 3
+    assert "Attention for one query" in heads or "def attend(q, K, V):" in heads
+    assert "V[j, c]" not in heads
+    lines, text = whole.split(" lines</summary>\n\n", 1)
+    assert int(lines) == text.count("\n") - 3
+    assert text.endswith("\n```\n\n</details>")
+    text = text.removesuffix("\n\n</details>")
     assert text.startswith("```python\n@kernel\ndef _mix(weights, V, out):")
     assert "\n\n@elementwise\ndef _relu(x):\n" in text
     assert (
@@ -16,6 +25,12 @@ def test_source_shows_kernels_ufuncs_and_functions_as_they_stand():
         in text
     )
     assert text.endswith("\n```")
+
+
+def test_a_short_source_is_shown_whole():
+    text = show.source(ffn._relu).data
+    assert text.startswith("```python\n@elementwise\ndef _relu(x):\n")
+    assert "details" not in text
 
 
 def test_table_is_markdown():

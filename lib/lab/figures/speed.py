@@ -134,3 +134,36 @@ def one_pass(bandwidth, peak, intensity, *, title=""):
     axis.minorticks_off()
     axis.grid(True)
     return figure
+
+
+@styled
+def parts_of_a_token(spent, least):
+    """Draw the time of a token as a bar of its parts, and below it what their bytes take at least.
+
+    Parameters
+    ----------
+    spent, least : dict of str to float
+        Seconds by part.
+    """
+    figure, axis = panels(height=1.9)
+    for row, parts in enumerate((least, spent)):
+        left = 0.0
+        for k, (name, seconds) in enumerate(parts.items()):
+            width = 1e3 * seconds
+            colour = CYCLE[k % len(CYCLE)]
+            axis.barh(row, width, left=left, color=colour, label=name if row else None, height=0.6)
+            if width > 0.25:
+                middle = left + width / 2
+                axis.text(middle, row, f"{width:.1f}", ha="center", va="center", size=9, color="w")
+            left += width
+        axis.text(left, row, f" {left:.1f} ms", va="center", size=9)
+    axis.set_yticks([0, 1], ["reading alone", "measured"])
+    axis.set(xlabel="milliseconds of one token", title="where the time of a token goes")
+    axis.margins(x=0.12)
+    axis.legend(loc="upper left", bbox_to_anchor=(1, 1))
+    said = []
+    for title, parts in (("Measured", spent), ("Reading alone", least)):
+        words = ", ".join(f"{name} {1e3 * seconds:.2f} ms" for name, seconds in parts.items())
+        said.append(f"{title}: {words}.")
+    figure.alt = " ".join(said)
+    return figure
