@@ -215,7 +215,6 @@ def test_the_parts_of_a_token_add_up_to_it(compiled):
     spent = ladder.token_time(fast, [504, 3575, 282], 4649, times=4)
     assert list(spent) == ["layers", "head", "start of threads", "Python"]
     assert all(seconds >= 0 for seconds in spent.values())
-    assert spent["layers"] > spent["head"] > 0
     assert "run" not in vars(fast._team)  # nothing stays patched
     layers, head = ladder.bytes_of_parts(fast.config)
     assert layers + head == ladder.pass_cost(fast.config, 5)[1]
