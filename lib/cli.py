@@ -697,23 +697,18 @@ def _say_all(
         raise CourseError(f"{path} can't be read: {error.strerror}") from None
     llama = _load(model, threads, plain=False)
     from lib.engine.fast import FastLlama
-    from lib.engine.sampling import Sampler
-    from lib.engine.scheduler import Scheduler
+    from lib.engine.scheduler import continuations
 
     if not isinstance(llama, FastLlama):
         raise CourseError("--prompts needs the fast engine, and that needs Numba")
-    scheduler, all_right, asked = Scheduler(llama), True, {}
-    for k, line in enumerate(lines, 1):
-        try:
-            text = scheduler.add(_ids_of(llama, line), tokens, Sampler(**sampling))
-            asked[text.number] = k, line
-        except CourseError as error:
-            _say_error(f"{path.name}, line {k}: {error}")
-            all_right = False
+    texts, all_right = [_ids_of(llama, line) for line in lines], True
     try:
-        for text in scheduler.run():
-            k, line = asked[text.number]
-            print(f"[{k}] {line}{llama.tokenizer.decode(text.said)}\n", flush=True)
+        for k, said in continuations(llama, texts, tokens, **sampling):
+            if isinstance(said, CourseError):
+                _say_error(f"{path.name}, line {k + 1}: {said}")
+                all_right = False
+            else:
+                print(f"[{k + 1}] {lines[k]}{llama.tokenizer.decode(said)}\n", flush=True)
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     if not all_right:
