@@ -1,6 +1,6 @@
 """What both engines are asked, and what of it is timed.
 
-An engine has five methods, and may have a sixth:
+An engine has these methods, of which the last three are not every engine's:
 
     start(room)       an empty context with room for so many tokens; what can be kept is kept
     feed(tokens)      run tokens after those in the context, the last one's logits included
@@ -8,6 +8,9 @@ An engine has five methods, and may have a sixth:
     forget(n)         drop all but the first n tokens
     all_logits(tokens)    the logits after each token of a text of its own: (n, vocabulary)
     count(passes)     bytes and multiply-adds of passes of (tokens, tokens before them)
+    branch(tokens, count, n)  `count` texts that begin with the tokens, with room for n more each
+    feed_each(tokens)     one token of each of these texts, in one pass
+    write(tokens, n, guess)   n tokens that follow, each the likeliest; guessing ahead or not
 
 Only `feed` is timed: no tokenizer, no choice of the token, no loading. The token ids come from the
 driver, so both engines run the same ones.
@@ -71,7 +74,24 @@ def compete(engine, tokens):
         np.save(path, np.asarray(found, np.float32))
         return {"tokens": len(text), "logits": path}
 
-    serve({"decode": decode, "prefill": prefill, "context": context, "logits": logits})
+    def many(count, before, n):
+        """Time n passes with a token of each of `count` texts that share a prompt."""
+        count, before, n = int(count), int(before), int(n)
+        state["context"] = 0
+        engine.branch(stream(0, before), count, n)
+        rows = [[text[(7 * k + step) % len(text)] for k in range(count)] for step in range(n)]
+        seconds = sum(timed(engine.feed_each, row) for row in rows)
+        return {"seconds": seconds, "tokens": count * n}
+
+    def write(kind, n, guess):
+        """Time n tokens that follow a text which asks for a copy, or one that does not."""
+        prompt = [*stream(0, 100), *stream(0, 100), *stream(0, 8)] if kind == "copy" else text[:24]
+        state["context"] = 0
+        seconds = timed(engine.write, prompt, int(n), None if guess == "none" else guess)
+        return {"seconds": seconds, "tokens": int(n)}
+
+    cases = {"decode": decode, "prefill": prefill, "context": context, "logits": logits}
+    serve(cases | {"many": many, "write": write})
 
 
 def answer(engine, seconds, passes):

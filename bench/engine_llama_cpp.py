@@ -33,15 +33,17 @@ class Peer:
             raise RuntimeError("llama.cpp does not load the model")
         vocabulary = llama_cpp.llama_model_get_vocab(self.model)
         self.n_tokens = llama_cpp.llama_vocab_n_tokens(vocabulary)
-        self.threads, self.room, self.context = threads, 0, None
+        self.threads, self.room, self.texts, self.context = threads, 0, 1, None
 
-    def start(self, room):
-        """Empty the context; make a larger one if it has not enough room."""
-        if room > self.room:
+    def start(self, room, texts=1):
+        """Empty the context; make another one if it has not enough room, or texts."""
+        if room > self.room or texts != self.texts:
             if self.context:
                 llama_cpp.llama_free(self.context)
             parameters = llama_cpp.llama_context_default_params()
-            parameters.n_ctx = self.room = room
+            parameters.n_ctx, parameters.n_seq_max = room, texts
+            parameters.kv_unified = True  # one cache, so that texts can share their beginning
+            self.room, self.texts = room, texts
             parameters.n_batch = BATCH
             parameters.n_threads = parameters.n_threads_batch = self.threads
             self.context = llama_cpp.llama_init_from_model(self.model, parameters)
@@ -74,8 +76,29 @@ class Peer:
     def forget(self, n):
         """Keep the first n tokens in the context."""
         memory = llama_cpp.llama_get_memory(self.context)
-        if not llama_cpp.llama_memory_seq_rm(memory, 0, n, -1):
+        if not llama_cpp.llama_memory_seq_rm(memory, -1 if n == 0 else 0, n, -1):
             raise RuntimeError(f"llama.cpp does not forget the tokens from {n} on")
+
+    def branch(self, tokens, count, n):
+        """Read what some texts begin with, once."""
+        self.start(len(tokens) + count * n, count)
+        self.feed(tokens)
+        memory = llama_cpp.llama_get_memory(self.context)
+        for text in range(1, count):
+            llama_cpp.llama_memory_seq_cp(memory, 0, text, -1, -1)
+        self.n = len(tokens)
+
+    def feed_each(self, tokens):
+        """Run one token of each text, all logits included."""
+        batch = llama_cpp.llama_batch_init(len(tokens), 0, 1)
+        batch.n_tokens = len(tokens)
+        for k, token in enumerate(tokens):
+            batch.token[k], batch.pos[k] = token, self.n
+            batch.n_seq_id[k], batch.seq_id[k][0] = 1, k
+            batch.logits[k] = True
+        self._decode(batch)
+        llama_cpp.llama_batch_free(batch)
+        self.n += 1
 
     def all_logits(self, tokens):
         """Return the logits after each token of a text."""

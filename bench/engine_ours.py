@@ -46,6 +46,22 @@ class Ours:
         """Keep the first n tokens in the cache."""
         self.cache.truncate(n)
 
+    def branch(self, tokens, count, n):
+        """Read what some texts begin with, once."""
+        first = self.model.new_cache(len(tokens) + n, pages=self.model.new_pages())
+        self.model.logits(tokens, first)
+        self.texts = [first, *(first.fork() for _ in range(count - 1))]
+
+    def feed_each(self, tokens):
+        """Run one token of each text."""
+        self.model.logits_of_texts([([t], c) for t, c in zip(tokens, self.texts, strict=True)])
+
+    def write(self, tokens, n, guess):
+        """Continue a text by n tokens; the time holds the reading of the prompt."""
+        from lib.engine.sampling import generate
+
+        assert len(list(generate(self.model, tokens, n, guess=guess))) == n
+
     def all_logits(self, tokens):
         """Return the logits after each token of a text."""
         return self.model.logits(tokens, all=True)

@@ -218,6 +218,8 @@ def test_every_row_has_a_unit_a_key_of_its_own_and_contestants_that_exist():
         "prefill",
         "limits",
         "contexts",
+        "batch",
+        "guess",
         "memory",
         "start",
         "accuracy",
@@ -632,6 +634,15 @@ class FakeEngine:
     def forget(self, n):
         del self.tokens[n:]
 
+    def branch(self, tokens, count, n):
+        self.calls.append(("branch", tokens, count, n))
+
+    def feed_each(self, tokens):
+        self.calls.append(("feed_each", tokens))
+
+    def write(self, tokens, n, guess):
+        self.calls.append(("write", tokens, n, guess))
+
 
 def cases_of(engine, monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(BENCH)
@@ -676,6 +687,26 @@ def test_a_prefill_is_one_pass(monkeypatch, tmp_path):
     found = cases_of(engine, monkeypatch, tmp_path)["prefill"]("4")
     assert engine.calls == [("start", 4), ("feed", [10, 20, 30, 10])]
     assert (found["tokens"], found["passes"], found["cached"]) == (4, 1, 4)
+
+
+def test_several_texts_get_a_token_each_in_a_pass(monkeypatch, tmp_path):
+    engine = FakeEngine()
+    found = cases_of(engine, monkeypatch, tmp_path)["many"]("2", "4", "3")
+    begin, *passes = engine.calls
+    assert begin == ("branch", [10, 20, 30, 10], 2, 3)
+    assert passes == [("feed_each", [10, 20]), ("feed_each", [20, 30]), ("feed_each", [30, 10])]
+    assert found["tokens"] == 6
+
+
+def test_a_copy_stands_twice_and_a_story_once(monkeypatch, tmp_path):
+    engine = FakeEngine()
+    write = cases_of(engine, monkeypatch, tmp_path)["write"]
+    assert write("copy", "5", "auto")["tokens"] == 5
+    write("story", "5", "none")
+    (_, copied, *more), (_, story, *plain) = engine.calls
+    assert copied[:100] == copied[100:200]
+    assert copied[200:] == copied[:8]
+    assert (more, story, plain) == ([5, "auto"], [10, 20, 30], [5, None])
 
 
 # --- the limits ----------------------------------------------------------------------------------

@@ -115,7 +115,7 @@ def test_what_is_missing_is_told_by_contestant(field, monkeypatch):
     assert field.missing() == {rows.TORCH: f"torch is not installed; {run.HOW}"}
     field.has = {"llama_cpp": "0.3", "torch": "2"}
     monkeypatch.setattr(run.importlib.util, "find_spec", lambda name: None)
-    ours = (rows.OURS, rows.OURS_1, rows.LIMIT, rows.LIMIT_1)
+    ours = (rows.OURS, rows.OURS_1, rows.OURS_PLAIN, rows.LIMIT, rows.LIMIT_1)
     assert field.missing() == dict.fromkeys(ours, "Numba is not installed")
 
 

@@ -28,6 +28,7 @@ UNITS = {
 
 # Contestants, by the names that rows use; `lib.bench.run` knows how each is started.
 OURS, OURS_1, FLOAT32, CORE = "ours", "ours, 1 thread", "float32 pass", "core"
+OURS_PLAIN = "ours, plainly"  # the same program in a process of its own
 LIMIT, LIMIT_1, FILE = "machine", "machine, 1 thread", "model file"
 LLAMA, LLAMA_Q4_0, LLAMA_START = "llama.cpp", "llama.cpp Q4_0", "llama.cpp, from start"
 SAY, TORCH, NUMPY = "course say", "torch", "NumPy"
@@ -172,9 +173,27 @@ def _others() -> list[Row]:
     ]
 
 
+def _many() -> list[Row]:
+    """Several texts in one pass, and guesses ahead: against llama.cpp, and against ours alone."""
+    one = Side(OURS_PLAIN, ("many", "1", TOKENS, STEP))
+    rows = []
+    for count in ("2", "8", "32"):
+        case = ("many", count, TOKENS, STEP)
+        title = f"{count} texts in one pass"
+        quick = count == "8"
+        for name, peer in (("one", one), ("llama", Side(LLAMA, case))):
+            key = f"{count}-{name}"
+            rows.append(_row("batch", key, title, "tokens/s", Side(OURS, case), peer, quick=quick))
+    for kind, title in (("copy", "a text that is copied"), ("story", "a text that is not")):
+        ahead, plain = (("write", kind, TOKENS, guess) for guess in ("auto", "none"))
+        sides = Side(OURS, ahead), Side(OURS_PLAIN, plain)
+        rows.append(_row("guess", kind, f"{title}, guessing ahead", "tokens/s", *sides))
+    return rows
+
+
 def all_rows() -> list[Row]:
     """Return every row, in the order of the table."""
-    return [*_speed(), *_limits(), *_contexts(), *_others(), *_core()]
+    return [*_speed(), *_limits(), *_contexts(), *_many(), *_others(), *_core()]
 
 
 def choose(names: Sequence[str], quick: bool = False) -> list[Row]:

@@ -129,7 +129,7 @@ class Field:
         needs[table.TORCH] = "torch"
         gone = {who: lacks[what] for who, what in needs.items() if what in lacks}
         if importlib.util.find_spec("numba") is None:
-            ours = (table.OURS, table.OURS_1, table.LIMIT, table.LIMIT_1)
+            ours = (table.OURS, table.OURS_1, table.OURS_PLAIN, table.LIMIT, table.LIMIT_1)
             gone |= dict.fromkeys(ours, "Numba is not installed")
         return gone
 
@@ -164,9 +164,11 @@ class Field:
             return Start(name, self._peer("say_llama_cpp.py", threads, model, PROMPT), threads)
         if name == table.LLAMA_Q4_0:
             model = str(self.q4_0())
+        ours = ("engine_ours.py", "fast", count, tokens, model)
         command = {
-            table.OURS: lambda: self._ours("engine_ours.py", "fast", count, tokens, model),
-            table.OURS_1: lambda: self._ours("engine_ours.py", "fast", count, tokens, model),
+            **dict.fromkeys(
+                (table.OURS, table.OURS_1, table.OURS_PLAIN), lambda: self._ours(*ours)
+            ),
             table.FLOAT32: lambda: self._ours("engine_ours.py", "float32", count, tokens, model),
             table.LIMIT: lambda: self._ours("machine.py", count),
             table.LIMIT_1: lambda: self._ours("machine.py", count),
