@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lib.errors import CourseError
+from lib.errors import CourseError, ModelError
 from lib.site import extras, launchable, links, lite
 from lib.site.settings import MATHJAX_PARTS, check_installed, mathjax_folder, settings
 from lib.site.sources import Course, lay_out
@@ -153,13 +153,28 @@ def _build_pages(
 ) -> None:
     """Lay out the sources and let Sphinx make pages of them."""
     sources = workshop / "sources"
-    lay_out(course, sources, _front_buttons(launch))
     static = workshop / "static" / "mathjax"
+    lay_out(course, sources, _front_buttons(launch), _live(static.parent, progress))
     for part in MATHJAX_PARTS:
         _copy(mathjax_folder() / part, static / part)
     chosen = settings(launch, extras.address_of(course.repository))
     chosen["html_static_path"] = [*chosen["html_static_path"], str(static.parent)]
     _run_sphinx(sources, workshop, chosen, progress)
+
+
+def _live(static: Path, progress: Progress) -> str:
+    """Store what the model makes of some sentences; return the place where a page shows it."""
+    from lib.engine.llama import load_model
+    from lib.site import live
+
+    try:
+        found = live.numbers(load_model())
+    except ModelError as error:
+        progress.say(f"The front page does without the model. {error}")
+        return ""
+    static.mkdir(parents=True, exist_ok=True)
+    (static / "live-data.js").write_text(live.script(found), encoding="utf-8")
+    return live.PLACE
 
 
 def _run_sphinx(sources: Path, workshop: Path, chosen: dict, progress: Progress) -> None:

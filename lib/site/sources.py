@@ -85,7 +85,9 @@ class Course:
         return [path.relative_to(self.root).as_posix() for path in paths]
 
 
-def lay_out(course: Course, folder: Path, launch: dict[str, str] | None = None) -> list[str]:
+def lay_out(
+    course: Course, folder: Path, launch: dict[str, str] | None = None, live: str = ""
+) -> list[str]:
     """Write the sources of all pages.
 
     Parameters
@@ -96,6 +98,8 @@ def lay_out(course: Course, folder: Path, launch: dict[str, str] | None = None) 
     launch : dict of str to str, optional
         The front page's buttons that run something in the browser: their words and where they
         lead.
+    live : str
+        What stands on the front page before any text: HTML.
 
     Returns
     -------
@@ -126,7 +130,8 @@ def lay_out(course: Course, folder: Path, launch: dict[str, str] | None = None) 
         "The code": api.lay_out(folder),
     }
     front = relink(front_page(readme, launch, course.repository), README, course)
-    _write(folder / "index.md", front + _contents(trees))
+    title, rest = front.split("\n\n", 1)
+    _write(folder / "index.md", f"{title}\n\n{live}\n{rest}{_contents(trees)}")
     return ["index", *(_bare(name) for names in trees.values() for name in names)]
 
 
@@ -258,6 +263,9 @@ def _place(file: str, here: str, course: Course) -> str:
 # --- the README ----------------------------------------------------------------------------------
 
 
+WAYS = "Ways through the course"  # the section of the README that the front page takes
+
+
 def front_page(readme: str, launch: dict | None = None, repository: str = "") -> str:
     """Return the front page: what the README shows first, without what leads to the site.
 
@@ -282,10 +290,7 @@ def front_page(readme: str, launch: dict | None = None, repository: str = "") ->
         [
             *opening,
             _buttons(launch, repository),
-            "## The chapters",
-            _table(parts, "The chapters"),
-            "## The exercises",
-            _table(parts, "The exercises, and how answers are checked"),
+            _section(parts, WAYS),
             "## On a machine of your own",
             f"In a copy of [the repository]({repository}):" if repository else HERE,
             *commands,
@@ -333,11 +338,10 @@ def sections(text: str) -> dict[str, str]:
     }
 
 
-def _table(parts: dict[str, str], title: str) -> str:
-    lines = [line for line in parts.get(title, "").splitlines() if line.startswith("|")]
-    if not lines:
-        raise CourseError(f"README.md: the site needs a section “{title}” with a table in it")
-    return "\n".join(lines)
+def _section(parts: dict[str, str], title: str) -> str:
+    if not parts.get(title, "").strip():
+        raise CourseError(f"README.md: the site needs a section “{title}”")
+    return f"## {title}\n\n{parts[title].strip()}"
 
 
 def _contents(trees: dict[str, list[str]]) -> str:

@@ -31,6 +31,10 @@ Open the course:
 
     course lab
 
+## Ways through the course
+
+In an hour: [zero](notebooks/00_start_here.ipynb).
+
 ## The chapters
 
 Not on the front page.
@@ -154,7 +158,7 @@ def test_a_repository_has_an_address(root, address):
 
 def test_the_front_page_takes_its_parts_from_the_readme():
     page = sources.front_page(README, {"Run it": "lite/lab/index.html?path=x"})
-    order = ["What it is about", "stack.svg", "00_start", "lite/lab", "01_one", "course lab"]
+    order = ["What it is about", "stack.svg", "00_start", "lite/lab", "In an hour", "course lab"]
     places = [page.index(part) for part in order]
     assert places == sorted(places)
     for absent in ("the site of this", "Not on the front page", "conda", "The repository"):
@@ -169,8 +173,8 @@ def test_the_front_page_takes_its_parts_from_the_readme():
     ("old", "new", "words"),
     [
         ("![A", "[A", "a picture before the first section"),
-        ("## The chapters", "## Chapters", "a section “The chapters” with a table"),
-        ("|", "-", "a section “The chapters” with a table"),
+        ("## Ways through", "## Ways around", "a section “Ways through the course”"),
+        ("In an hour: [zero](notebooks/00_start_here.ipynb).", "", "a section “Ways through"),
         ("## With conda", "## Conda", "a section “With conda”"),
     ],
 )
