@@ -10,7 +10,8 @@ An engine has these methods, of which the last three are not every engine's:
     count(passes)     bytes and multiply-adds of passes of (tokens, tokens before them)
     branch(tokens, count, n)  `count` texts that begin with the tokens, with room for n more each
     feed_each(tokens)     one token of each of these texts, in one pass
-    write(tokens, n, guess)   n tokens that follow, each the likeliest; guessing ahead or not
+    write(tokens, n, guess)   n tokens that follow, each the likeliest, guessing ahead or not; it
+                      returns the seconds after the prompt was read
 
 Only `feed` is timed: no tokenizer, no choice of the token, no loading. The token ids come from the
 driver, so both engines run the same ones.
@@ -87,7 +88,7 @@ def compete(engine, tokens):
         """Time n tokens that follow a text which asks for a copy, or one that does not."""
         prompt = [*stream(0, 100), *stream(0, 100), *stream(0, 8)] if kind == "copy" else text[:24]
         state["context"] = 0
-        seconds = timed(engine.write, prompt, int(n), None if guess == "none" else guess)
+        seconds = engine.write(prompt, int(n), None if guess == "none" else guess)
         return {"seconds": seconds, "tokens": int(n)}
 
     cases = {"decode": decode, "prefill": prefill, "context": context, "logits": logits}

@@ -642,6 +642,7 @@ class FakeEngine:
 
     def write(self, tokens, n, guess):
         self.calls.append(("write", tokens, n, guess))
+        return 2.5
 
 
 def cases_of(engine, monkeypatch, tmp_path):
@@ -701,7 +702,7 @@ def test_several_texts_get_a_token_each_in_a_pass(monkeypatch, tmp_path):
 def test_a_copy_stands_twice_and_a_story_once(monkeypatch, tmp_path):
     engine = FakeEngine()
     write = cases_of(engine, monkeypatch, tmp_path)["write"]
-    assert write("copy", "5", "auto")["tokens"] == 5
+    assert write("copy", "5", "auto") == {"tokens": 5, "seconds": 2.5}
     write("story", "5", "none")
     (_, copied, *more), (_, story, *plain) = engine.calls
     assert copied[:100] == copied[100:200]

@@ -37,7 +37,11 @@ def _head(text):
     lines = text.splitlines()[: function.body[0].lineno - 1]
     said = (ast.get_docstring(function) or "").split("\n\n")[0]
     return "\n".join(
-        [*lines, *([f'    """{said.replace(chr(10), f"{chr(10)}    ")}"""'] * bool(said)), "    …"]
+        [
+            *lines,
+            *([f'    """{said.replace(chr(10), f"{chr(10)}    ")}"""'] * bool(said)),
+            "    ...",
+        ]
     )
 
 

@@ -10,8 +10,8 @@ from lib.lab import example, show
 def test_source_shows_kernels_ufuncs_and_functions_as_they_stand():
     text = show.source(attention._mix, ffn._relu, attention.attend).data
     heads, whole = text.split("\n\n<details>\n<summary>The whole source: ")
-    assert heads.endswith("\n    …\n```")
-    assert heads.count("    …") == 3
+    assert heads.endswith("\n    ...\n```")
+    assert heads.count("    ...") == 3
     assert "Attention for one query" in heads or "def attend(q, K, V):" in heads
     assert "V[j, c]" not in heads
     lines, text = whole.split(" lines</summary>\n\n", 1)
