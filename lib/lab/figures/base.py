@@ -218,7 +218,7 @@ class Part(NamedTuple):
 
 @styled
 def equation(*parts, limit=None, width=7.2, form=None, title=""):
-    """Draw matrices in a row with the signs between them: parts are `Part`s and strings.
+    """Draw matrices in a row with the signs between them: each is a `Part` or a string.
 
     All share one scale of colour, so that what looks equal is equal; ``limit`` sets its end.
     """
