@@ -454,12 +454,17 @@ def patient(seed, task):
     CourseError
         A seed or task of another kind.
     """
-    if type(seed) is not int or not 0 <= seed <= 10**18:
-        raise CourseError(f"seed should be a whole number from 0 to 10¹⁸; it is {seed!r:.40}")
-    if task not in WARDS:
-        raise CourseError(f"task should be one of {', '.join(WARDS)}; it is {task!r}")
+    check_patient(seed, task, WARDS)
     make = {"layer": toy_patient, "stack": toy_stack, "real": real_stack}[WARDS[task].kind]
     return make(seed, task, deal(seed)[task])
+
+
+def check_patient(seed, task, tasks):
+    """Raise a CourseError where a seed, or a task, gives no patient."""
+    if type(seed) is not int or not 0 <= seed <= 10**18:
+        raise CourseError(f"seed should be a whole number from 0 to 10¹⁸; it is {seed!r:.40}")
+    if task not in tasks:
+        raise CourseError(f"task should be one of {', '.join(tasks)}; it is {task!r}")
 
 
 def deal(seed):

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lib import reference
-from lib.errors import CourseError
 from lib.lab import toy
+from lib.lab.faults import check_patient
 
 W = toy.WEIGHTS
 OLD = np.float64(toy.embed("the bird saw the dog run"))  # what a cache held before
@@ -141,8 +141,5 @@ def sick_toy(seed, task):
     CourseError
         A seed or task of another kind.
     """
-    if type(seed) is not int or not 0 <= seed <= 10**18:
-        raise CourseError(f"seed should be a whole number from 0 to 10¹⁸; it is {seed!r:.40}")
-    if task not in TASKS:
-        raise CourseError(f"task should be one of {', '.join(TASKS)}; it is {task!r}")
+    check_patient(seed, task, TASKS)
     return SickToy(f"{task} of seed {seed}", FAULTS[deal(seed)[task]])
