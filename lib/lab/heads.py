@@ -54,6 +54,47 @@ def head_weights(model, hidden):
     return np.float32(maps)
 
 
+def direction(model, hidden, targets):
+    """Return what turns a vector that is added to the stream into a change of a token's logit.
+
+    The final norm divides each row of the stream by its size, which is taken as it is. A logit
+    counts by how far it lies above the mean of all tokens' (Elhage et al. 2021, direct logit
+    attribution).
+
+    Parameters
+    ----------
+    model : Llama
+    hidden : ndarray, (L + 1, n, d)
+        What `model.hidden` returned for a text.
+    targets : sequence of int, n long
+        The token whose logit is meant, at each position.
+
+    Returns
+    -------
+    ndarray, (n, d)
+        The product of a row with a vector at that position is what the vector adds.
+    """
+    W = model.W_head[:, targets].T - model.W_head.mean(axis=1)
+    size = np.sqrt(np.square(hidden[-1]).mean(axis=1, keepdims=True) + model.config.eps)
+    return W * model.output_gain / size
+
+
+def written(model, hidden, targets):
+    """Return what each head adds to the logit of a token at each position: (L, heads, n).
+
+    Parameters are those of `direction`.
+    """
+    c, towards = model.config, direction(model, hidden, targets)
+    weights, group = head_weights(model, hidden), model.config.H // model.config.H_kv
+    found = np.empty(weights.shape[:3])
+    for k, layer in enumerate(model.layers):
+        V = queries_keys_values(hidden[k], layer, c)[2]
+        for h in range(c.H):
+            W_O = layer.W_O[h * c.d_head : (h + 1) * c.d_head]
+            found[k, h] = (weights[k, h] @ V[:, h // group] @ W_O * towards).sum(axis=1)
+    return found
+
+
 def mean_weight(weights, queries, keys):
     """Return the mean weight that the queries give to their keys: (…, n, n) -> float64 (…).
 

@@ -141,7 +141,7 @@ def test_more_time_for_an_answer_is_more_time_for_its_process(monkeypatch):
     cells = read(json.dumps(solved("04")).encode(), "a.ipynb", [])
     rules = verdicts.Rules(Trusted(), seconds=100)
     with pytest.raises(Enough, match="^700$"):  # six answers, and one more to start
-        verdicts._Notebook("Ann", exercise, cells, rules).rows()
+        verdicts.Notebook("Ann", exercise, cells, rules).rows()
 
 
 class Endless:

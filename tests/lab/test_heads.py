@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lib import reference
-from lib.engine.llama import merge_heads
+from lib.engine.llama import load_model, merge_heads
 from lib.errors import CourseError
 from lib.lab import heads, lens
 from lib.lab.figures import real as pictures
@@ -142,3 +142,19 @@ def test_maps_of_a_sentence_leave_the_future_grey(tokens):
     assert np.isnan(got[~past]).all()
     labels = [t.get_text() for t in figure.axes[0].get_yticklabels()]
     assert labels == (tokens or ["0"])
+
+
+def test_what_is_written_adds_up_to_the_logit():
+    model = load_model()
+    tokens = model.tokenizer.encode("The capital of France is")
+    hidden, logits = model.hidden(tokens), model.logits(tokens, all=True)
+    targets = logits.argmax(axis=1)
+    A, F = lens.added(model, hidden)
+    towards = heads.direction(model, hidden, targets)
+    parts = [(part * towards).sum(axis=-1) for part in (hidden[0], *A, *F)]
+    above = logits[range(len(tokens)), targets] - logits.mean(axis=1)
+    np.testing.assert_allclose(sum(parts), above, atol=2e-3)
+    by_heads = heads.written(model, hidden, targets)
+    assert by_heads.shape == (30, 9, len(tokens))
+    by_layer = [(part * towards).sum(axis=-1) for part in A]
+    np.testing.assert_allclose(by_heads.sum(axis=1), by_layer, atol=2e-3)
