@@ -5,6 +5,7 @@ A public function checks and names what is wrong; the kernel behind it trusts it
 
 import math
 import sys
+from typing import TypeGuard
 
 import numpy as np
 
@@ -182,7 +183,7 @@ def is_number(value: object) -> bool:
     return real and not isinstance(value, bool) and not huge
 
 
-def is_whole(value: object) -> bool:
+def is_whole(value: object) -> TypeGuard[int]:
     """Tell whether a value is one whole number."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -663,7 +663,7 @@ def say(
         raise typer.Exit(INTERRUPTED)
 
 
-def _refuse(option: str, given: dict[str, object]) -> None:
+def _refuse(option: str, given: Mapping[str, object]) -> None:
     """Raise a `UsageError` where something is given that does not go with an option."""
     if unfit := [name for name, value in given.items() if value]:
         raise UsageError(f"{option} does not go with {unfit[0]}; leave one of them away.")

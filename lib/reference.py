@@ -125,7 +125,7 @@ def rms_norm(X, gain, eps=1e-5):
 # --- Rotary positions (Su et al. 2021, section 3.2.2) ---
 
 
-def rope_angles(positions, d_head, base=10000.0, factors=1.0):
+def rope_angles(positions, d_head, base=10000.0, factors: Any = 1.0):
     """Return the angle of each pair at each position: (n,) -> (n, d_head / 2), in radians."""
     frequencies = base ** (-2.0 * np.arange(d_head // 2) / d_head) / float64(factors)
     return float64(positions)[:, None] * frequencies

@@ -180,7 +180,7 @@ class Pages:
         """Return pages that nobody else uses."""
         if count > len(self._free):
             needed, limit = self.TOKENS * (self.used + count), self._limit or np.inf
-            self._grow(max(needed, min(2 * self.capacity, limit)))
+            self._grow(int(max(needed, min(2 * self.capacity, limit))))
         pages = [heapq.heappop(self._free) for _ in range(count)]
         self.share(pages)
         return pages
@@ -216,7 +216,7 @@ class Pages:
 
     def _grow(self, tokens: int) -> None:
         old_keys, old_values = self.keys, self.values
-        self.keys, self.values = self._room(-(-int(tokens) // self.STEP) * self.STEP)
+        self.keys, self.values = self._room(-(-tokens // self.STEP) * self.STEP)
         self.keys[:, :, : old_keys.shape[2]] = old_keys
         self.values[:, :, : old_values.shape[2]] = old_values
         for page in range(len(self.users), self.keys.shape[2]):

@@ -190,7 +190,7 @@ class Constraint:
         """Return which tokens may follow in a state."""
         if state not in self._masks:
             mask = np.zeros(len(self._bytes_of), bool)
-            mask[list(self._stop)] = may_end(state)
+            mask[np.array([*self._stop], int)] = may_end(state)
             nodes = [(self._root, state)]
             while nodes:
                 node, state_here = nodes.pop()

@@ -106,7 +106,7 @@ def _sandbox():
     class Generation(Extension):
         """``{% generation %}`` marks what the model is to say, for training; it writes nothing."""
 
-        tags = frozenset({"generation"})
+        tags = {"generation"}  # noqa: RUF012, as jinja2 has it
 
         def parse(self, parser):
             line = next(parser.stream).lineno

@@ -391,7 +391,7 @@ def _check_places(cursor: _Cursor, entries: dict[str, tuple], alignment: int) ->
         end, before = offset + _bytes_of(cursor, name, shape, kind)[1], name
 
 
-def _bytes_of(cursor: _Cursor, name: str, shape: tuple, kind: int) -> tuple[str, int]:
+def _bytes_of(cursor: _Cursor, name: str, shape: tuple, kind: Any) -> tuple[str, int]:
     """Return the name of a tensor's type, and the bytes that the tensor takes up."""
     sizes, types = _types()
     try:
@@ -428,7 +428,7 @@ class _Type(enum.IntEnum):
 _SIZES = dict(zip(_Type, [(1, 4), (1, 2), (32, 18), (32, 20), (32, 34)], strict=True))
 
 
-def _types():
+def _types() -> Any:
     """Return the numbers and bytes of a block of each type, and the types."""
     try:
         from gguf import GGML_QUANT_SIZES, GGMLQuantizationType

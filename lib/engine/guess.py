@@ -14,6 +14,7 @@ same random numbers to the same tokens: a text with guesses is the text without.
 
 from collections.abc import Callable, Sequence
 from itertools import cycle, islice
+from typing import Any
 
 import numpy as np
 
@@ -122,7 +123,7 @@ class Guesser:
                 f'guess should be "auto" or a whole number of at least 1; it is {width!r}'
             )
         self.passes = self.kept = 0
-        self._width = width
+        self._width: Any = width
         self._widths = Widths()
         self._lookup, self._read = PromptLookup(), 0
 

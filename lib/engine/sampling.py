@@ -1,7 +1,7 @@
 """From logits to the next token, and from a prompt to a text."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,8 +11,9 @@ from lib.errors import CourseError
 from lib.reference import softmax
 
 if TYPE_CHECKING:
-    from lib.engine.cache import Cache
+    from lib.engine.cache import Cache, GrowingCache
     from lib.engine.constraint import Constraint
+    from lib.engine.fast import FastLlama
     from lib.engine.llama import Llama
 
 
@@ -150,7 +151,7 @@ class Sampler:
         self._how = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
         self._rng = np.random.default_rng(seed)
         self._penalty, self._constraint = penalty, constraint
-        self._state = None if constraint is None else constraint.start
+        self._state: Any = None if constraint is None else constraint.start
 
     def draw(self, logits: np.ndarray, text: Iterable[int]) -> int:
         """Return the token that follows a text, from the logits after it."""
@@ -165,7 +166,7 @@ class Sampler:
 
 
 def generate(
-    model: "Llama",
+    model: "Llama | FastLlama",
     prompt_tokens: Sequence[int],
     n: int,
     temperature: float = 0.0,
@@ -173,7 +174,7 @@ def generate(
     top_p: float | None = None,
     seed: int | None = None,
     when_full: str = "error",
-    cache: "Cache | None" = None,
+    cache: "Cache | GrowingCache | None" = None,
     *,
     min_p: float | None = None,
     penalty: float = 1.0,
@@ -231,7 +232,7 @@ def generate(
 
 
 def check_prompt(
-    model: "Llama", prompt_tokens: Sequence[int], n: int, may_slide: bool = False
+    model: "Llama | FastLlama", prompt_tokens: Sequence[int], n: int, may_slide: bool = False
 ) -> None:
     """Check that n tokens can follow a prompt.
 
@@ -253,17 +254,17 @@ def check_prompt(
     model.embed(prompt_tokens)  # names a token that the vocabulary lacks
 
 
-def _head(model: "Llama", text: Sequence[int]) -> list[int]:
+def _head(model: "Llama | FastLlama", text: Sequence[int]) -> list[int]:
     """Return what stays in front of a text that slides: the file's first token, if it has one."""
     bos = model.tokenizer.bos
     return [bos] if bos is not None and text[0] == bos else []
 
 
 def _steps(
-    model: "Llama",
+    model: "Llama | FastLlama",
     text: list[int],
     n: int,
-    cache: "Cache",
+    cache: "Any",
     sampler: Sampler,
     guesser: Guesser | None,
 ) -> Iterator[int]:

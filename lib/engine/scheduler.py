@@ -8,9 +8,10 @@ begins like one that is there shares its pages (Kwon et al. 2023).
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from lib.arguments import is_whole
-from lib.engine.cache import GrowingCache, Pages
+from lib.engine.cache import Pages
 from lib.engine.fast import FastLlama
 from lib.engine.sampling import Sampler, check_prompt
 from lib.errors import CourseError
@@ -32,7 +33,7 @@ class Text:
 
     def __init__(self, number: int, prompt: Sequence[int], n: int, sampler: Sampler):
         self.number, self.tokens, self.is_done = number, list(prompt), n == 0
-        self.cache: GrowingCache | None = None  # while it is among those that run
+        self.cache: Any = None  # a GrowingCache while it is among those that run
         self._prompt, self._end, self._sampler = len(prompt), len(prompt) + n, sampler
 
     @property

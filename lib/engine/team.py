@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -40,6 +41,7 @@ class Team:
         self.threads = threads
         self.turn = threading.RLock()  # held by the Python thread that is using the engine
         self._process = None
+        self._pool: Any = None
 
     def run(self, kernel: Callable, counters: int, *arguments) -> None:
         """Call `kernel(thread, threads, sync, *arguments)` on all threads at once.
