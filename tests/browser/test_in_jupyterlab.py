@@ -222,8 +222,9 @@ def assert_redrawn(page, explorer, act):
     picture = explorer.locator("img").first
     before = picture.get_attribute("src")
     act()
-    page.page.wait_for_function(
-        "([image, before]) => image.src !== before", arg=[picture.element_handle(), before]
+    page.page.wait_for_function(  # another picture may come as another element
+        "([box, before]) => box.querySelector('img').src !== before",
+        arg=[explorer.element_handle(), before],
     )
     assert picture.evaluate("image => image.complete && image.naturalWidth > 100")
 
